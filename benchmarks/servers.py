@@ -1,0 +1,260 @@
+"""How each server is found, started and stopped.
+
+A new server, or a new protocol of streamd, is one more class with `name`, `wire` (what `load.c` speaks to it),
+`version` and `start`, and one more entry in `known_servers`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+_ROOT = Path(__file__).resolve().parent.parent
+_HOST = "127.0.0.1"
+_READY_SECONDS_MAX = 30.0
+_STOP_SECONDS_MAX = 20.0
+# The topic, key, or stream that load.c publishes to where it is not told another.
+_TOPIC = "bench"
+
+
+class ServerError(Exception):
+    """A server did not start, or died. The text ends with the last of its log."""
+
+
+@dataclass
+class Running:
+    """A started server. `stop` it in any case."""
+
+    name: str
+    wire: str
+    port: int
+    directory: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def memory_bytes(self) -> int:
+        """The resident memory of the server now."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise ServerError(f"{self.name} has no resident memory: it is gone\n{self.log_tail()}")
+
+    def log_tail(self, lines: int = 12) -> str:
+        """The last lines the server wrote."""
+        with suppress(OSError):
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def stop(self) -> None:
+        """End the server: politely, then not. Returns when it is gone."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(_STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait()
+
+
+class Server(Protocol):
+    """A kind of server that can be measured."""
+
+    @property
+    def name(self) -> str: ...
+
+    def version(self) -> str | None:
+        """What is installed, in a few words; None where it is not."""
+
+    def start(self, directory: Path, file_bytes: int) -> Running:
+        """Start it fresh on an empty directory, its log rolled at file_bytes where it has such a thing."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """`limit.c`: receive, write, fdatasync, reply, and nothing else."""
+
+    program: Path
+    read_bytes: int = 100
+    name: str = "limit"
+
+    def version(self) -> str:
+        return "limit.c of this folder"
+
+    def start(self, directory: Path, file_bytes: int) -> Running:
+        port = _free_port()
+        command = [str(self.program), str(port), str(directory), str(file_bytes), str(self.read_bytes)]
+        return _start(self.name, "sesp", port, directory, command, _accepts)
+
+
+@dataclass(frozen=True)
+class Streamd:
+    """The daemon of this checkout, with one of its protocols on and the others off."""
+
+    name: str = "streamd"
+    service: str = "sesp"
+    services: tuple[str, ...] = ("sesp", "smq", "faststream", "pravega", "controller", "fujin", "http")
+
+    def version(self) -> str:
+        # Never None: a daemon that is broken must fail at its start, with its log, and not count as not installed.
+        return _output([*self._twistd(), "streamd", "--version"], _ROOT) or "does not tell its version"
+
+    def start(self, directory: Path, file_bytes: int) -> Running:
+        port = _free_port()
+        config = directory / "streamd.toml"
+        # The reserve is taken from each file: left at its default, it would be the whole of a small one.
+        reserve_bytes = min(1 << 20, file_bytes // 16)
+        config.write_text(f"[store]\njournal_file_bytes = {file_bytes}\nreserve_bytes = {reserve_bytes}\n")
+        command = [*self._twistd(), "-n", "--pidfile=", "streamd", "--config", str(config)]
+        command += ["--data-dir", str(directory / "data"), f"--{self.service}", f"tcp:{port}:interface={_HOST}"]
+        # A service that does not exist yet must not be named; one that exists would take its default port.
+        options = _output([*self._twistd(), "streamd", "--help"], _ROOT, whole=True) or ""
+        for other in self.services:
+            if other != self.service and f"--{other}=" in options:
+                command += [f"--{other}", "off"]
+        return _start(self.name, self.service, port, directory, command, _logged("streamd ready"))
+
+    @staticmethod
+    def _twistd() -> list[str]:
+        beside = Path(sys.executable).with_name("twistd")
+        return [str(beside) if beside.exists() else shutil.which("twistd") or "twistd"]
+
+
+@dataclass(frozen=True)
+class Redis:
+    """Redis Streams with a sync before each reply. Rewrites of the log are off: they would only slow it down."""
+
+    name: str = "redis"
+
+    def version(self) -> str | None:
+        text = _output(["redis-server", "--version"])
+        return text and " ".join(text.split()[:3])
+
+    def start(self, directory: Path, file_bytes: int) -> Running:
+        port = _free_port()
+        command = ["redis-server", "--port", str(port), "--bind", _HOST, "--dir", str(directory), "--save", ""]
+        command += ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
+        return _start(self.name, "redis", port, directory, command, _accepts)
+
+
+@dataclass(frozen=True)
+class Nats:
+    """NATS JetStream, file storage, as installed: it acknowledges before the data is synced."""
+
+    name: str = "nats"
+
+    def version(self) -> str | None:
+        text = _output(["nats-server", "--version"])
+        return text and f"{text}, does not sync before it acknowledges"
+
+    def start(self, directory: Path, file_bytes: int) -> Running:
+        port = _free_port()
+        command = ["nats-server", "-a", _HOST, "-p", str(port), "-js", "-sd", str(directory)]
+        running = _start(self.name, "nats", port, directory, command, _accepts)
+        try:
+            _create_stream(port, _TOPIC)
+        except BaseException:
+            running.stop()
+            raise
+        return running
+
+
+def known_servers(limit: Path) -> Sequence[Server]:
+    """All servers, in the order in which they are measured and printed."""
+    return (Limit(limit), Streamd(), Redis(), Nats())
+
+
+def _create_stream(port: int, stream: str) -> None:
+    """Ask JetStream for a stream on disk, over the plain protocol: a client library would be a dependency."""
+    body = json.dumps({"name": stream, "subjects": [stream], "storage": "file"}).encode()
+    with socket.create_connection((_HOST, port), timeout=10) as connection, connection.makefile("rwb") as lines:
+        request = f"PUB $JS.API.STREAM.CREATE.{stream} _INBOX.create {len(body)}\r\n".encode()
+        lines.write(b'CONNECT {"verbose":false}\r\nSUB _INBOX.create 1\r\n' + request + body + b"\r\n")
+        lines.flush()
+        for line in lines:
+            if line.startswith(b"MSG "):
+                reply = json.loads(lines.readline())
+                if "error" in reply:
+                    raise ServerError(f"nats refused the stream: {reply['error']}")
+                return
+            if line.startswith(b"-ERR"):
+                raise ServerError(f"nats refused the stream: {line.decode().strip()}")
+    raise ServerError("nats closed the connection before it had made the stream")
+
+
+def _start(
+    name: str, wire: str, port: int, directory: Path, command: list[str], ready: Callable[[Running], bool]
+) -> Running:
+    log = directory.with_name(f"{directory.name}.log")
+    output: IO[bytes]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # Ctrl-C goes to this program alone, which then stops its servers one by one.
+            start_new_session=True,
+        )
+    running = Running(name, wire, port, directory, process, log)
+    try:
+        deadline = time.monotonic() + _READY_SECONDS_MAX
+        while not ready(running):
+            if process.poll() is not None:
+                raise ServerError(f"{name} ended with {process.returncode} at its start:\n{running.log_tail()}")
+            if time.monotonic() > deadline:
+                raise ServerError(f"{name} was not ready after {_READY_SECONDS_MAX:.0f} s:\n{running.log_tail()}")
+            time.sleep(0.05)
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with this checkout first on Python's path, so that its plugin and package are the ones found."""
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{path}" if path else str(_ROOT)}
+
+
+def _accepts(running: Running) -> bool:
+    try:
+        socket.create_connection((_HOST, running.port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _logged(text: str) -> Callable[[Running], bool]:
+    return lambda running: text in running.log.read_text(errors="replace")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _output(command: list[str], directory: Path | None = None, *, whole: bool = False) -> str | None:
+    """The last line, or all, of what a command prints; None where it does not exist or fails."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=60, cwd=directory, env=_environment()
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode or not done.stdout.strip():
+        return None
+    return done.stdout if whole else done.stdout.strip().splitlines()[-1]

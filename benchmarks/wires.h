@@ -1,0 +1,75 @@
+/* What the load generator's engine (load.c) and its wire protocols (wires.c) know of each other.
+ *
+ * A wire protocol is one `struct wire`: how to greet, what to send, and how to count what comes back. A new protocol
+ * is one more of them in wires.c; the engine does not change.
+ */
+#ifndef WIRES_H
+#define WIRES_H
+
+#include <stddef.h>
+
+enum mode { PUBLISH, PING, READ, TOPICS };
+
+/* What was asked for on the command line. */
+struct job {
+    enum mode mode;
+    int port;
+    int connections;
+    size_t size;         /* bytes of a message's payload */
+    long messages;       /* in total, over all connections; 0: as many as the time allows */
+    double seconds;      /* 0: until all messages are through */
+    size_t window_bytes; /* what may be unanswered on one connection */
+    double timeout_seconds;
+    const char *topic;
+};
+
+enum { LINE_BYTES_MAX = 512 };
+
+struct connection {
+    int fd;
+    int index;
+    /* Out: the same request over and over, so only one position is kept. */
+    char *request;         /* `request_bytes` long; repeated by the engine into `buffer` */
+    size_t request_bytes;
+    size_t reply_bytes;    /* of one answer, for the window; 0 where it is small */
+    long requests_max;     /* as many as messages, where the wire does not change it; 0: no limit */
+    long window;           /* requests that may be unanswered */
+    char *buffer;          /* whole requests, end to end */
+    size_t buffer_bytes;
+    size_t sent_bytes;
+    int wants_out;
+    /* In */
+    long answered;         /* requests */
+    long messages;         /* messages published or read */
+    long share;            /* messages this connection has to bring; 0: no end but time */
+    long long sent_at_ns;
+    /* State of the wire's own parser. */
+    char *pattern;         /* SESP: what has to come */
+    size_t received_bytes;
+    char line[LINE_BYTES_MAX];
+    size_t line_bytes;
+    long line_number;      /* Redis: in the reply */
+    long expected_lines;
+    char cursor[64];       /* the id of the last message read */
+    int sid;               /* NATS: of the payload that comes next */
+    int pong_owed;
+};
+
+struct wire {
+    const char *name;
+    /* Greet, blocking, before the clock runs. */
+    void (*open)(struct connection *, const struct job *);
+    /* Set `request`, `request_bytes` and what else differs by mode. */
+    void (*prepare)(struct connection *, const struct job *);
+    /* Count what came into `answered` and `messages`; an error in a reply ends the program with its text. */
+    void (*receive)(struct connection *, const struct job *, const char *data, size_t bytes);
+};
+
+extern const struct wire *const wires[];
+
+/* Given by load.c. */
+void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+void *allocate(size_t bytes);
+void refill(struct connection *); /* after `request` changed with nothing unanswered: start over with it */
+
+#endif

@@ -1,0 +1,66 @@
+"""All metadata of streamd. The version lives in ``streamd/__init__.py`` and is read without importing it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77"]
+DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools"]
+
+
+def version() -> str:
+    """The version as the package states it."""
+    text = (HERE / "streamd" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
+    if found is None:
+        raise RuntimeError("streamd/__init__.py states no version")
+    return found[1]
+
+
+setup(
+    name="streamd",
+    version=version(),
+    description="One daemon, several streaming protocols, one durable log",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.11",
+    # The root is named although it is the default: with it an editable install puts the checkout on sys.path, where
+    # twistd finds the plugin. Without it setuptools installs an import hook, which hides twisted/plugins.
+    package_dir={"": "."},
+    # twisted.plugins is listed by hand: it has no __init__.py, and must not have one, since it is Twisted's package.
+    packages=[*find_packages(include=["streamd", "streamd.*"]), "twisted.plugins"],
+    package_data={"streamd": ["py.typed"]},
+    data_files=[("share/man/man8", ["man/streamd.8"]), ("share/man/man5", ["man/streamd.toml.5"])],
+    install_requires=[
+        "twisted>=24.11",
+        "zope.interface>=6.0",
+        "service-identity>=23.1",
+        "pyopenssl>=24.0",
+        "txaio>=23.1",
+        "crc32c>=2.7",
+    ],
+    extras_require={
+        "spark": ["pyspark>=4.1", "pyarrow", "pandas<3"],
+        "test": TEST,
+        "dev": DEV,
+    },
+    zip_safe=False,
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Environment :: No Input/Output (Daemon)",
+        "Framework :: Twisted",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Typing :: Typed",
+    ],
+)

@@ -1,0 +1,107 @@
+"""The batch: many records as two buffers, the one currency between wire, store and Spark.
+
+``lengths`` is an ``array('I')`` with the size of each record, ``payload`` holds the records end to end. Nothing here
+loops over records in Python; who wants them one by one asks for `Batch.records`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+"""What a payload may be: anything that can be sliced and written without a copy."""
+
+LENGTH_TYPE: Final = "I"
+assert array(LENGTH_TYPE).itemsize == 4
+
+
+class Batch:
+    """Records as one buffer of lengths and one of payload. Treat both as read-only."""
+
+    __slots__ = ("lengths", "payload")
+
+    def __init__(self, lengths: array[int], payload: Buffer) -> None:
+        self.lengths = lengths
+        self.payload = payload
+
+    @classmethod
+    def of(cls, records: Sequence[Buffer]) -> Batch:
+        """The batch of these records."""
+        return cls(array(LENGTH_TYPE, map(len, records)), b"".join(records))
+
+    @classmethod
+    def joined(cls, batches: Sequence[Batch]) -> Batch:
+        """One batch with the records of all of these, in order."""
+        if len(batches) == 1:
+            return batches[0]
+        lengths = array(LENGTH_TYPE)
+        for batch in batches:
+            lengths.extend(batch.lengths)
+        return cls(lengths, b"".join([batch.payload for batch in batches]))
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return len(self.lengths)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all records together."""
+        return len(self.payload)
+
+    def records(self) -> list[Buffer]:
+        """Each record, as a slice of the payload: a copy where that is bytes, a view where it is a memoryview."""
+        payload = self.payload
+        begin = 0
+        found: list[Buffer] = []
+        add = found.append
+        for end in accumulate(self.lengths):
+            add(payload[begin:end])
+            begin = end
+        return found
+
+    def part(self, first: int, last: int) -> Batch:
+        """Records first to last (not included), without copying the payload."""
+        if first == 0 and last >= len(self.lengths):
+            return self
+        begin = sum(self.lengths[:first])
+        lengths = self.lengths[first:last]
+        return Batch(lengths, memoryview(self.payload)[begin : begin + sum(lengths)])
+
+    def fitting(self, first: int, bytes_max: int) -> int:
+        """The end of the longest run of whole records from `first` on that takes at most `bytes_max` bytes.
+
+        The run always holds one record, however large, so that a loop over runs comes to an end.
+        """
+        total = 0
+        end = first
+        for length in self.lengths[first:]:
+            total += length
+            if total > bytes_max and end > first:
+                break
+            end += 1
+        return end
+
+    def split(self, bytes_max: int) -> Iterable[Batch]:
+        """This batch as batches of at most `bytes_max` bytes, or of one record."""
+        if len(self.payload) <= bytes_max:
+            yield self
+            return
+        first = 0
+        while first < len(self.lengths):
+            last = self.fitting(first, bytes_max)
+            yield self.part(first, last)
+            first = last
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Batch):
+            return NotImplemented
+        return self.lengths == other.lengths and bytes(self.payload) == bytes(other.payload)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Batch of {self.count} records, {self.size} bytes>"

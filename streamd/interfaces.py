@@ -1,0 +1,49 @@
+"""What a protocol offers the daemon, and what the daemon gives it in return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zope.interface import Attribute, Interface
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IProtocolFactory, IReactorTime
+
+    from streamd.load import Load
+    from streamd.settings import Limits
+    from streamd.store import Store
+
+
+class ConfigError(Exception):
+    """A value of the configuration that can't be used. The text names the key, and the file where there is one."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """What every protocol is given: the one store, and what all connections share."""
+
+    store: Store
+    limits: Limits
+    load: Load
+    clock: IReactorTime
+    started: float
+    """When the daemon started, by that clock."""
+
+
+class IStreamProtocol(Interface):
+    """A wire protocol that streamd can serve, found with ``twisted.plugin.getPlugins``.
+
+    A provider is small and imports its Protocol only in `factory`, since every ``twistd --help`` loads it.
+    """
+
+    name: str = Attribute("The word for this protocol: its option, its table in streamd.toml, its name in logs.")
+    summary: str = Attribute("One line for --help.")
+    default: str = Attribute("The endpoint to listen on where none is configured, or 'off'.")
+
+    def configure(table: Mapping[str, object]) -> object:
+        """Check the keys of its table (without ``endpoint``) and return its settings; ConfigError names a bad key."""
+
+    def factory(core: Core, settings: object) -> IProtocolFactory:
+        """The Factory for one endpoint, with the settings that `configure` returned."""

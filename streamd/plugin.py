@@ -1,0 +1,65 @@
+"""The provider that stands for a protocol in a plugin file.
+
+Twisted loads every plugin file for every ``twistd --help``, so a provider knows its protocol's module by name and
+imports it when the daemon really serves it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from twisted.plugin import IPlugin, getPlugins
+from zope.interface import implementer
+
+from streamd.interfaces import ConfigError, IStreamProtocol
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IProtocolFactory
+
+    from streamd.interfaces import Core
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+# A protocol's name is an option and a table of streamd.toml; these are taken.
+_RESERVED = frozenset(
+    {"config", "data_dir", "help", "limits", "log", "log_format", "log_level", "store", "sync", "version"}
+)
+
+
+@implementer(IPlugin, IStreamProtocol)
+class StreamProtocol:
+    """A protocol whose module has two functions: ``configure(table)`` and ``factory(core, settings)``."""
+
+    def __init__(self, name: str, module: str, default: str, summary: str) -> None:
+        self.name = name
+        self.module = module
+        self.default = default
+        self.summary = summary
+
+    def configure(self, table: Mapping[str, object]) -> object:
+        """The settings in the protocol's table; ConfigError names a key that can't be used."""
+        settings: object = self._load().configure(table)
+        return settings
+
+    def factory(self, core: Core, settings: object) -> IProtocolFactory:
+        """The Factory for one endpoint."""
+        made: IProtocolFactory = self._load().factory(core, settings)
+        return made
+
+    def _load(self) -> Any:
+        return import_module(self.module)
+
+
+def found_protocols() -> list[IStreamProtocol]:
+    """All protocols that are installed, by name. ConfigError where two can't be told apart."""
+    found: dict[str, IStreamProtocol] = {}
+    for each in getPlugins(IStreamProtocol):
+        if each.name in found:
+            raise ConfigError(f"two plugins offer a protocol called {each.name}")
+        if not _NAME.fullmatch(each.name) or each.name in _RESERVED:
+            raise ConfigError(f"a plugin offers a protocol called {each.name!r}, which can't be an option's name")
+        found[each.name] = each
+    return [found[name] for name in sorted(found)]

@@ -1,0 +1,153 @@
+"""What the daemon changes in its process, and how it ends it.
+
+All of it is state that every other part of the process shares, so it is in one place, and `Process.restore` takes it
+back: tests start and stop the service in a process of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+from twisted.internet.error import ReactorNotRunning
+from twisted.logger import Logger
+
+# The exit status of sysexits.h for an input/output error.
+EXIT_IO = 74
+
+# Descriptors that are neither connections nor files of the store: log, lock, journal, epoll, listeners, and some room.
+FILES_SPARE = 64
+
+_FATAL_SECONDS_MAX = 1.0
+_GC_THRESHOLDS = (50_000, 20, 100)
+_SWITCH_SECONDS = 0.0005
+
+
+class StartFailed(SystemExit, Exception):
+    """The daemon can't start; the text says why, and the log and the operator have been told.
+
+    It is a SystemExit, so that the process ends with status 1 and without a traceback. It is an Exception too, since
+    twistd removes its PID file, and tells the process that waits for the daemon, only for those.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.code = 1
+
+
+class Process:
+    """The limits, the garbage collector, the thread switching and the signals of this process."""
+
+    _log = Logger()
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._undo: list[Callable[[], object]] = []
+        self._stopping = False
+
+    def prepare(self, files_wanted: int) -> None:
+        """Before the store is opened: as many descriptors as allowed, and longer pauses between collections."""
+        self._raise_file_limit(files_wanted)
+        self._undo.append(partial(gc.set_threshold, *gc.get_threshold()))
+        gc.set_threshold(*_GC_THRESHOLDS)
+        # The writer thread comes back from fdatasync and wants the interpreter while the reactor is busy parsing. It
+        # gets it after one interval at most, which is added to every acknowledgement; Python's own is 5 ms.
+        self._undo.append(partial(sys.setswitchinterval, sys.getswitchinterval()))
+        sys.setswitchinterval(_SWITCH_SECONDS)
+
+    def settle(self) -> None:
+        """After recovery: what is there now stays, so no later collection has to walk over all segments again."""
+        gc.collect()
+        gc.freeze()
+        self._undo.append(gc.unfreeze)
+
+    def take_signals(self) -> None:
+        """SIGTERM and SIGINT stop the reactor, and the process then exits 0.
+
+        To be called when the reactor runs, since it installs its own handlers at that moment: with those, twistd
+        would end by the same signal again after a clean stop.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.signal(number, self._signalled)
+            self._undo.append(partial(signal.signal, number, before))
+
+    def stop(self) -> None:
+        """Stop the reactor, once; a second signal while the daemon drains is no error."""
+        if self._stopping:
+            return
+        self._stopping = True
+        try:
+            self._reactor.stop()
+        except ReactorNotRunning:
+            pass  # somebody else has stopped it
+
+    def restore(self) -> None:
+        """Take everything back, in reverse."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _signalled(self, number: int, frame: object) -> None:
+        # The reactor may be asleep, and this may be the middle of anything: wake it, and stop in a turn of its own.
+        self._reactor.callFromThread(self._stop_for, signal.Signals(number).name)
+
+    def _stop_for(self, name: str) -> None:
+        self._log.info("received {signal}, stopping", signal=name)
+        self.stop()
+
+    def _raise_file_limit(self, wanted: int) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        allowed = soft
+        if soft != hard:
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            except (OSError, ValueError):
+                pass  # a hard limit above what the kernel can give; then the soft one it is
+            else:
+                allowed = hard
+                self._undo.append(partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard)))
+        if allowed != resource.RLIM_INFINITY and allowed < wanted:
+            self._log.warn(
+                "only {files} files may be open, {wanted} are wanted for limits.connections_max and "
+                "store.open_files_max: raise the limit (ulimit -n, LimitNOFILE) or lower these",
+                files=allowed,
+                wanted=wanted,
+            )
+
+
+def fatal(reason: str) -> NoReturn:
+    """End the process now, from whatever thread: nothing may be acknowledged after a failed sync."""
+    # A log that nobody reads can block for ever. The process ends all the same.
+    watchdog = threading.Timer(_FATAL_SECONDS_MAX, os._exit, (EXIT_IO,))
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        Logger(namespace="streamd").critical("{reason}", reason=reason)  # its observer flushes each line
+    finally:
+        os._exit(EXIT_IO)
+
+
+def exit_with(code: int) -> None:
+    """Let the process, which is about to end by itself, end with this status.
+
+    twistd returns from a stopped reactor with status 0 and offers no way to say otherwise.
+    """
+    atexit.register(os._exit, code)
+
+
+def tell(reason: str) -> None:
+    """One line for the operator, on the real standard error: `sys.stderr` is the log by now."""
+    if sys.__stderr__ is not None:
+        try:
+            print(f"streamd: {reason}", file=sys.__stderr__, flush=True)
+        except OSError:
+            pass  # nobody is there to be told; the log has it

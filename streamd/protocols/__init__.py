@@ -1,0 +1,1 @@
+"""One Protocol and Factory for each wire protocol, all on one base."""

@@ -1,0 +1,227 @@
+"""SESP over a stream: publish, read, and the administrator's telnet prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, Final
+
+from streamd import __version__
+from streamd.config import fill
+from streamd.interfaces import Core
+from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.store import (
+    BadName,
+    NoSuchSegment,
+    ReadFailed,
+    RecordsTruncated,
+    Run,
+    Segment,
+    SegmentExists,
+    SegmentSealed,
+    StoreError,
+    StoreReadOnly,
+)
+from streamd.store.names import check_name
+from streamd.wire import WireError, sesp
+from streamd.wire.sesp import OK, error_line, message_lines
+
+_ERRORS: Final[dict[type[StoreError], str]] = {
+    SegmentExists: "AlreadyExists",
+    NoSuchSegment: "NoSuchTopicExists",
+    SegmentSealed: "TopicSealed",
+    RecordsTruncated: "OffsetTruncated",
+    BadName: "InvalidData",
+    StoreReadOnly: "ReadOnly",
+    ReadFailed: "IOError",
+}
+
+# Messages read in one go, where they are small.
+_RECORDS_AT_ONCE: Final = 8192
+
+# Names told in one go: a list of a million must not hold everybody else up.
+_NAMES_AT_ONCE: Final = 2000
+_ARRAY_END: Final = "]\n"
+
+
+class SespProtocol(StreamProtocol):
+    """One SESP connection: at most one selected topic, and an offset to read from."""
+
+    name = "sesp"
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core, sesp.SespCodec(core.limits.line_bytes_max))
+        self._topic: Segment | None = None
+        self._offset = 0
+
+    def perform(self, request: sesp.Command) -> Reply:
+        return _ACTIONS[type(request)](self, request)
+
+    def refused(self, request: sesp.Command, error: StoreError) -> bytes:
+        name = _ERRORS.get(type(error), "IOError")
+        if isinstance(error, ReadFailed):
+            self.log.error("a message of {topic} can't be read: {error}", topic=self._topic, error=str(error))
+        return error_line(name) * request.count
+
+    def broken(self, error: WireError) -> bytes:
+        return error_line("TooLong")
+
+    # -- publish and read ----------------------------------------------------------------------------------------------
+
+    def _publish(self, request: sesp.Publish) -> Reply:
+        if self._topic is None:
+            return error_line("NoTopicSelected") * request.count
+        stored = self.promise(OK * request.count)
+        self.core.store.append_for(stored, self._topic, request.batch)
+        return stored
+
+    def _read(self, request: sesp.Read) -> Reply:
+        if self._topic is None:
+            return error_line("NoTopicSelected") * request.count
+        runs = self.core.store.read(
+            self._topic, self._offset, bytes_max=self.reply_bytes_max, records_max=min(request.count, _RECORDS_AT_ONCE)
+        )
+        return runs.addCallback(self._told, request.count)
+
+    def _told(self, runs: list[Run], count: int) -> bytes:
+        """The messages that were found; the rest of a long answer comes when this is on its way."""
+        if not runs:
+            return error_line("None") * count
+        found = sum([run.batch.count for run in runs])
+        self._offset += found
+        if count > found:
+            self.again(sesp.Read(count - found))
+        return message_lines(list(chain.from_iterable([run.batch.records() for run in runs])))
+
+    def _seek(self, request: sesp.Seek) -> Reply:
+        if request.offset < 0:
+            return error_line("ReadOffsetCanNotBeNegative")
+        self._offset = request.offset
+        return OK
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def _select(self, request: sesp.Select) -> Reply:
+        if self._topic is not None:
+            return error_line("TopicAlreadySelected")
+        self._topic = self._find(request.name)
+        return OK
+
+    def _find(self, name: str) -> Segment:
+        check_name(name)
+        return self.core.store.find(name)
+
+    def _create(self, request: sesp.Create) -> Reply:
+        return self.core.store.create(request.name), OK
+
+    def _delete(self, request: sesp.Delete) -> Reply:
+        return self.core.store.delete(self._find(request.name)), OK
+
+    def _seal(self, request: sesp.Seal) -> Reply:
+        return self.core.store.seal(self._find(request.name)), OK
+
+    def _truncate(self, request: sesp.Truncate) -> Reply:
+        if self._topic is None:
+            return error_line("NoTopicSelected")
+        if request.offset < 0:
+            return error_line("ReadOffsetCanNotBeNegative")
+        return self.core.store.truncate(self._topic, request.offset), OK
+
+    # -- what an administrator asks ------------------------------------------------------------------------------------
+
+    def _list(self, request: sesp.List) -> Reply:
+        """A JSON array on one line, in pieces."""
+        begins = request.names is None
+        names = self.core.store.names() if request.names is None else request.names
+        now, later = names[:_NAMES_AT_ONCE], names[_NAMES_AT_ONCE:]
+        text = json.dumps(now, ensure_ascii=False)[1:-1]
+        if later:
+            self.again(sesp.List(later))
+        return f"{'+[' if begins else ', '}{text}{'' if later else _ARRAY_END}".encode()
+
+    def _describe(self, request: sesp.Describe) -> Reply:
+        return _json_line(describe(self._find(request.name)))
+
+    def _status(self, request: sesp.Status) -> Reply:
+        store, load = self.core.store, self.core.load
+        return _json_line(
+            {
+                "version": __version__,
+                "uptime_seconds": round(self.core.clock.seconds() - self.core.started, 3),
+                "connections": load.connections,
+                "store": {
+                    "topics": len(store),
+                    "commits": store.commits,
+                    "pending_bytes": store.pending_bytes,
+                    "buffered_bytes": load.held_bytes,
+                    "read_only": store.read_only,
+                },
+                "sync": store.sync,
+            }
+        )
+
+    def _refuse(self, request: sesp.Refused) -> Reply:
+        return error_line(request.error)
+
+
+def describe(segment: Segment) -> dict[str, object]:
+    """What the administrator sees of a topic."""
+    return {
+        "messages": segment.number - segment.first_number,
+        "first_offset": segment.first_number,
+        "next_offset": segment.number,
+        "bytes": segment.offset - segment.first_offset,
+        "sealed": segment.sealed,
+        "created": datetime.fromtimestamp(segment.created / 1e6, UTC).isoformat(),
+        "writers": len(segment.levels or ()),
+        "groups": {
+            name: {"position": group.position, "lag": segment.number - group.position, "ranges": len(group.ranges)}
+            for name, group in (segment.groups or {}).items()
+        },
+        "retention": None,
+    }
+
+
+def _json_line(value: object) -> bytes:
+    return f"+{json.dumps(value, ensure_ascii=False)}\n".encode()
+
+
+_ACTIONS: Final[dict[type[sesp.Command], Callable[[SespProtocol, Any], Reply]]] = {
+    sesp.Publish: SespProtocol._publish,
+    sesp.Read: SespProtocol._read,
+    sesp.Seek: SespProtocol._seek,
+    sesp.Select: SespProtocol._select,
+    sesp.Create: SespProtocol._create,
+    sesp.Delete: SespProtocol._delete,
+    sesp.Seal: SespProtocol._seal,
+    sesp.Truncate: SespProtocol._truncate,
+    sesp.List: SespProtocol._list,
+    sesp.Describe: SespProtocol._describe,
+    sesp.Status: SespProtocol._status,
+    sesp.Refused: SespProtocol._refuse,
+}
+
+
+class SespFactory(StreamFactory):
+    """Makes SESP connections."""
+
+    def build(self) -> SespProtocol:
+        return SespProtocol(self.core)
+
+
+@dataclass(frozen=True)
+class SespSettings:
+    """SESP has no settings beside its endpoint."""
+
+
+def configure(table: Mapping[str, object]) -> SespSettings:
+    """The settings of one ``[sesp]`` table."""
+    return fill(SespSettings, table)
+
+
+def factory(core: Core, settings: object) -> SespFactory:
+    """The factory for one SESP endpoint."""
+    return SespFactory(core)

@@ -1,0 +1,210 @@
+"""The daemon's life: the store is opened, then the listeners; at the end the reverse, drained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.defer import Deferred, DeferredList, FirstError, gatherResults, maybeDeferred
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.logger import ILogObserver, Logger
+from twisted.python.components import Componentized
+from twisted.python.failure import Failure
+
+from streamd import __version__
+from streamd.config import Config
+from streamd.config import Service as Endpoint
+from streamd.interfaces import Core
+from streamd.load import Load
+from streamd.log import Log
+from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
+from streamd.store import Store, StoreUnusable, open_store
+
+# A factory's own drain ends within limits.drain_seconds_max. One that does not is left behind this much later.
+_DRAIN_GRACE_SECONDS = 5.0
+
+
+class Phase(Enum):
+    """Where the service is in its life."""
+
+    IDLE = auto()
+    STARTING = auto()  # in startService, before the reactor runs: a failure is raised
+    WAITING = auto()  # for the reactor, or for a listener that takes its time: a failure stops the daemon
+    SERVING = auto()
+    STOPPING = auto()
+
+
+class StreamdService(Service):
+    """The store, and a listener for each configured endpoint."""
+
+    _log = Logger()
+
+    def __init__(self, config: Config, reactor: Any, log: Log) -> None:
+        self._config = config
+        self._reactor = reactor
+        self._log_settings = log
+        self._process = Process(reactor)
+        self._phase = Phase.IDLE
+        self._store: Store | None = None
+        self._factories: list[IProtocolFactory] = []
+        self._starting: Deferred[Any] | None = None
+        self._stopping: Deferred[None] | None = None
+        self._failure: Failure | None = None
+        self.ports: list[IListeningPort] = []
+
+    def setServiceParent(self, parent: Any) -> None:
+        """Join an application, and give it our log observer: twistd asks it for one before it makes its own."""
+        if self._log_settings.observer is not None and isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self._log_settings.observer)
+        super().setServiceParent(parent)  # type: ignore[no-untyped-call]
+
+    def startService(self) -> None:
+        """Open the store, which may take the time of a recovery, and listen. StartFailed says what can't be had."""
+        super().startService()  # type: ignore[no-untyped-call]
+        self._phase = Phase.STARTING
+        limits, settings = self._config.limits, self._config.store
+        self._process.prepare(limits.connections_max + settings.open_files_max + FILES_SPARE)
+        try:
+            self._store = self._open_store()
+            core = Core(self._store, limits, Load(limits), self._reactor, self._reactor.seconds())
+            self._starting = _all(self._listen(each, core) for each in self._config.services)
+            self._starting.addErrback(self._failed)
+            if self._failure is not None:
+                self._failure.raiseException()
+        except Exception as error:
+            # Nobody calls stopService after this. The process ends and takes with it what can't be closed by then.
+            self.stopService()
+            if isinstance(error, StartFailed):
+                self._report(Failure())
+            raise
+        self._process.settle()
+        self._phase = Phase.WAITING
+        self._reactor.callWhenRunning(self._run)
+
+    def stopService(self) -> Deferred[None]:
+        """Stop listening, let the connections finish what they are at, and close the store."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        if self._stopping is None:
+            self._stopping = Deferred.fromCoroutine(self._stop())
+        return self._stopping
+
+    def _open_store(self) -> Store:
+        try:
+            return open_store(self._config.data_dir, self._config.store, self._reactor, fatal)
+        except StoreUnusable as error:
+            raise StartFailed(str(error))
+        except OSError as error:
+            raise StartFailed(f"{error.filename or self._config.data_dir}: {error.strerror or error}")
+
+    def _listen(self, endpoint: Endpoint, core: Core) -> Deferred[None]:
+        """Begin to listen on one endpoint. TCP and unix sockets are done at once, other kinds may take their time."""
+
+        def open_port() -> Deferred[IListeningPort]:
+            listening: Deferred[IListeningPort] = serverFromString(self._reactor, endpoint.endpoint).listen(factory)
+            return listening
+
+        def opened(port: IListeningPort) -> None:
+            self.ports.append(port)
+            self._log.info("{service} listens on {address}", service=name, address=_address(port))
+
+        def refused(failure: Failure) -> None:
+            failure.trap(CannotListenError, OSError)
+            raise StartFailed(f"{name} can't listen on {endpoint.endpoint}: {_reason(failure)}")
+
+        name = endpoint.protocol.name
+        factory = endpoint.protocol.factory(core, endpoint.settings)
+        self._factories.append(factory)
+        return maybeDeferred(open_port).addCallbacks(opened, refused)
+
+    def _run(self) -> None:
+        """The reactor runs, so signals reach us from here on, and those who wait for the line may send one."""
+        self._process.take_signals()
+        assert self._starting is not None
+        self._starting.addCallback(self._ready)
+
+    def _ready(self, _: object) -> None:
+        if self._phase is Phase.WAITING:
+            self._phase = Phase.SERVING
+            self._log.info("streamd ready", version=__version__, data_dir=self._config.data_dir)
+
+    def _failed(self, failure: Failure) -> None:
+        if self._phase is Phase.STARTING:
+            self._failure = failure
+        elif self._phase is Phase.WAITING:
+            self._report(failure)
+            self._phase = Phase.STOPPING
+            exit_with(1)
+            self._reactor.callWhenRunning(self._process.stop)
+
+    def _report(self, failure: Failure) -> None:
+        """Say why it can't start: in the log, and to who started it unless the log is before their eyes."""
+        reason = failure.getErrorMessage()
+        if isinstance(failure.value, StartFailed):
+            self._log.critical("{reason}", reason=reason)
+        else:
+            self._log.failure("can't start", failure)
+        if not self._log_settings.on_stderr:
+            tell(reason)
+
+    async def _stop(self) -> None:
+        served = self._phase is Phase.SERVING
+        self._phase = Phase.STOPPING
+        if served:
+            self._log.info("streamd stopping")
+        if self._starting is not None:
+            self._starting.cancel()
+        await self._each("stop listening", [port.stopListening for port in self.ports])
+        await self._each("drain", [drain for each in self._factories if (drain := getattr(each, "drain", None))])
+        if self._store is not None:
+            await self._each("close the store", [self._store.close])
+        self._process.restore()
+        if served:
+            self._log.info("streamd stopped")
+
+    async def _each(self, what: str, calls: list[Callable[[], Any]]) -> None:
+        """Call them all, and wait for them all. What fails is logged and holds up nobody: the store must be closed."""
+        waiting = []
+        for call in calls:
+            done = maybeDeferred(call)
+            if what == "drain":
+                done.addTimeout(self._config.limits.drain_seconds_max + _DRAIN_GRACE_SECONDS, self._reactor)
+            waiting.append(done.addErrback(self._could_not, what))
+        await DeferredList(waiting)
+
+    def _could_not(self, failure: Failure, what: str) -> None:
+        self._log.failure("could not {what}", failure, what=what)
+        exit_with(1)
+
+
+def _all(several: Iterable[Deferred[None]]) -> Deferred[Any]:
+    """Done when all are done, failed as the first one fails."""
+
+    def first(failure: Failure) -> Failure:
+        return failure.value.subFailure if isinstance(failure.value, FirstError) else failure
+
+    return gatherResults(list(several), consumeErrors=True).addErrback(first)
+
+
+def _reason(failure: Failure) -> str:
+    """The operating system's words for it, without the address, which the endpoint names already."""
+    error = failure.value
+    cause = error.socketError if isinstance(error, CannotListenError) else error
+    return str(cause.strerror) if isinstance(cause, OSError) and cause.strerror else str(cause)
+
+
+def _address(port: IListeningPort) -> str:
+    """Where a port listens, as a peer would write it: port 0 has become a real one by now."""
+    host = port.getHost()
+    if isinstance(host, IPv4Address):
+        return f"{host.host}:{host.port}"
+    if isinstance(host, IPv6Address):
+        return f"[{host.host}]:{host.port}"
+    if isinstance(host, UNIXAddress) and host.name is not None:
+        return os.fsdecode(host.name)
+    return str(host)

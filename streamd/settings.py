@@ -1,0 +1,64 @@
+"""The values an operator can set, as frozen dataclasses.
+
+Each field is one key of ``streamd.toml``: its default here is the default there, its metadata says what it is for
+and what it may be. `streamd.config` fills these from a file; nothing else needs to know that a file exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def setting(default: Any, doc: str, *, least: float | None = None, choices: tuple[str, ...] | None = None) -> Any:
+    """A dataclass field that knows its documentation, its smallest value, and its choices."""
+    return field(default=default, metadata={"doc": doc, "least": least, "choices": choices})
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """``[log]``: what the daemon says of itself."""
+
+    format: str = setting("text", "text, or json for one JSON object a line", choices=("text", "json"))
+    level: str = setting(
+        "info", "the least level that is logged", choices=("debug", "info", "warn", "error", "critical")
+    )
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """``[store]``: how the journal is written, and what recovery keeps."""
+
+    sync: str = setting(
+        "always",
+        "when a write is acknowledged: always after fdatasync; interval or never before it",
+        choices=("always", "interval", "never"),
+    )
+    sync_interval_ms: int = setting(100, "with sync = interval: milliseconds between two fdatasync calls", least=1)
+    journal_file_bytes: int = setting(
+        64 << 20, "size at which a journal file is closed and the next begun", least=1 << 20
+    )
+    reserve_bytes: int = setting(
+        1 << 20,
+        "room at the end of a journal file for removals on a full disk; at most a quarter of the file",
+        least=4096,
+    )
+    open_files_max: int = setting(256, "files of the store kept open for reading", least=4)
+    torn_bytes_max: int = setting(64 << 20, "how much of a torn tail recovery keeps beside the journal", least=0)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``[limits]``: what one peer, and all peers together, may ask of the daemon."""
+
+    message_bytes_max: int = setting(8 << 20, "largest message of any protocol", least=1)
+    line_bytes_max: int = setting(1 << 20, "longest line of a line protocol", least=64)
+    connections_max: int = setting(10_000, "connections of all protocols together; more are closed at once", least=1)
+    buffered_bytes_max: int = setting(
+        64 << 20, "bytes buffered for all connections together before reading pauses", least=1 << 20
+    )
+    connection_buffered_bytes_max: int = setting(
+        4 << 20, "bytes of requests in progress on one connection before it is no longer read", least=1 << 16
+    )
+    frame_seconds_max: float = setting(30.0, "seconds a peer may take to finish what it began to send", least=0.1)
+    drain_seconds_max: float = setting(10.0, "seconds a connection gets to take its replies at shutdown", least=0.0)

@@ -1,0 +1,214 @@
+"""Group commit: what arrives while the disk is busy becomes the next commit.
+
+A `Commit` is gathered on the reactor's thread, written by the writer thread and comes back to the reactor's thread to
+take effect. There is one writer thread, so commits are in order; it alone touches the end of the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+
+from streamd.batch import Batch
+from streamd.settings import StoreSettings
+from streamd.store.frame import ENTRY_BYTES_MAX, REMOVALS, EncodedFrame, Entry, Kind
+from streamd.store.journal import JournalWriter, NoRoom
+from streamd.store.segment import Segment
+
+
+class Waiter(Protocol):
+    """Who waits for a commit: a Deferred, or something that costs less. Its methods must not raise."""
+
+    def callback(self, result: Any) -> None:
+        """It is on disk."""
+
+    def errback(self, error: Any) -> None:
+        """It is not, and never will be."""
+
+
+class Commit:
+    """Entries that become one frame, and who waits for them."""
+
+    __slots__ = (
+        "_levels",
+        "_open",
+        "bytes",
+        "entries",
+        "file",
+        "frame",
+        "number",
+        "removals",
+        "sequence",
+        "touched",
+        "waiters",
+    )
+
+    def __init__(self, number: int, sequence: int) -> None:
+        self.number = number
+        """Counts commits of this process, from 1."""
+        self.sequence = sequence
+        """The sequence number of its first entry."""
+        self.entries: list[Entry] = []
+        self.waiters: list[tuple[Waiter, object]] = []
+        self.touched: set[Segment] = set()
+        self.bytes = 0
+        self.removals = True
+        self.frame: EncodedFrame | None = None
+        self.file = 0
+        self._open: dict[Segment, Entry] = {}
+        self._levels: dict[tuple[Segment, bytes], Entry] = {}
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number that the next entry gets."""
+        return self.sequence + len(self.entries)
+
+    def add(self, entry: Entry) -> None:
+        """Take an entry up."""
+        self.entries.append(entry)
+        self.bytes += entry.length
+        if entry.kind not in REMOVALS:
+            self.removals = False
+
+    def append(self, segment: Segment, batch: Batch, tag: int) -> None:
+        """Take records up: behind those that this commit has for the segment already, where that makes one entry."""
+        added = 4 * len(batch.lengths) + len(batch.payload)
+        entry = self._open.get(segment)
+        if entry is None or entry.tag != tag or entry.length + added > ENTRY_BYTES_MAX:
+            entry = Entry(Kind.APPEND, segment.id, tag=tag, number=segment.next_number, offset=segment.next_offset)
+            self._open[segment] = entry
+            self.entries.append(entry)
+            self.touched.add(segment)
+            self.removals = False
+        entry.add(batch)
+        self.bytes += added
+
+    def level(self, segment: Segment, writer: bytes, level: int) -> None:
+        """Raise a writer's ack level with this commit; the last word counts, so one entry for each writer is enough."""
+        entry = self._levels.get((segment, writer))
+        if entry is None:
+            entry = self._levels[segment, writer] = Entry(Kind.LEVEL, segment.id, writer=writer)
+            self.add(entry)
+        entry.level = level
+
+    def close_open(self, segment: Segment) -> None:
+        """What is appended to the segment from now on is another entry: something stands between."""
+        self._open.pop(segment, None)
+
+    def wait(self, result: object) -> Deferred[Any]:
+        """A Deferred that fires with `result` (fails, where that is an exception) when this commit is on disk."""
+        deferred: Deferred[Any] = Deferred()
+        self.waiters.append((deferred, result))
+        return deferred
+
+    def fire(self) -> None:
+        """This commit is on disk: tell those who wait, in order."""
+        for waiter, result in self.waiters:
+            if isinstance(result, Exception):
+                waiter.errback(result)
+            else:
+                waiter.callback(result)
+
+
+Done = Callable[[Commit, NoRoom | None], None]
+
+
+class IWriter(Protocol):
+    """What writes commits. `done` is called on the reactor's thread, in the order of `submit`."""
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        """Write a commit, sync it as the settings say, and call `done`."""
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Write and sync what was submitted, close the journal, and call `done`."""
+
+
+def write(journal: JournalWriter, commit: Commit, *, sync: bool, now: int) -> NoRoom | None:
+    """Write one commit; NoRoom is returned, and every other error ends the process."""
+    try:
+        commit.frame, commit.file = journal.write(commit.entries, now=now, removals=commit.removals)
+    except NoRoom as error:
+        return error
+    if sync:
+        journal.sync()
+    return None
+
+
+class WriterThread:
+    """The one thread that writes. `fatal` is called from it where the disk can't be trusted any more."""
+
+    def __init__(
+        self,
+        journal: JournalWriter,
+        settings: StoreSettings,
+        call_from_thread: Callable[..., object],
+        fatal: Callable[[str], None],
+    ) -> None:
+        self._journal = journal
+        self._always = settings.sync == "always"
+        self._interval = settings.sync_interval_ms / 1000 if settings.sync == "interval" else None
+        self._call_from_thread = call_from_thread
+        self._fatal = fatal
+        self._queue: SimpleQueue[tuple[Commit, Done] | Callable[[], None]] = SimpleQueue()
+        self._sync_due: float | None = None
+        self._thread = Thread(target=self._run, name="streamd writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        """Write a commit."""
+        self._queue.put((commit, done))
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Finish, and end the thread."""
+        self._queue.put(done)
+
+    def _run(self) -> None:
+        try:
+            while self._step():
+                pass
+        except BaseException as error:
+            # A failed write or sync leaves the file in a state that nobody knows, and a second sync may lie about it.
+            # Whatever else goes wrong here would leave every writer waiting for ever.
+            self._fatal(f"the journal can't be written, so the daemon ends: {type(error).__name__}: {error}")
+            raise
+
+    def _step(self) -> bool:
+        try:
+            timeout = None if self._sync_due is None else max(self._sync_due - time.monotonic(), 0)
+            job = self._queue.get(timeout=timeout)
+        except Empty:
+            self._sync_due = None
+            self._journal.sync()
+            return True
+        if isinstance(job, tuple):
+            commit, done = job
+            error = write(self._journal, commit, sync=self._always, now=time.time_ns() // 1000)
+            if self._interval is not None:
+                self._sync_if_due()
+            self._call_from_thread(self._deliver, done, commit, error)
+            return True
+        self._journal.close(now=time.time_ns() // 1000)
+        self._call_from_thread(job)
+        return False
+
+    def _deliver(self, done: Done, commit: Commit, error: NoRoom | None) -> None:
+        try:
+            done(commit, error)
+        except Exception as failure:
+            # What is on disk could not take effect in memory: what we would serve from here on is wrong.
+            self._fatal(f"a commit could not take effect, so the daemon ends: {failure!r}")
+            raise
+
+    def _sync_if_due(self) -> None:
+        now = time.monotonic()
+        assert self._interval is not None
+        if self._sync_due is None:
+            self._sync_due = now + self._interval
+        elif now >= self._sync_due:
+            self._sync_due = None
+            self._journal.sync()

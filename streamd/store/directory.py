@@ -1,0 +1,86 @@
+"""The data directory: that it is ours, that nobody else has it, and which store it is::
+
+identity     JSON: {"format": 1, "store": "<uuid>"}: what makes a directory a store
+lock         held by the one daemon that has the directory
+journal/     the journal's files
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Final
+from uuid import UUID, uuid4
+
+from streamd.store.disk import IDisk, IDiskFile
+from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownVersion
+from streamd.store.frame import VERSION
+from streamd.store.journal import TEMPORARY_SUFFIX
+
+_IDENTITY: Final = "identity"
+_LOCK: Final = "lock"
+_JOURNAL: Final = "journal"
+# What a directory may hold that is not a store yet: our own beginnings, and what file systems put there.
+_NOTHING: Final = {_LOCK, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"}
+
+
+class DataDirectory:
+    """A locked data directory, made where there was none. `close` gives it back."""
+
+    def __init__(self, disk: IDisk, path: str) -> None:
+        self.path = path
+        self.journal = os.path.join(path, _JOURNAL)
+        self._disk = disk
+        disk.make_directory(path)
+        names = disk.list_directory(path)
+        if _IDENTITY not in names and not _NOTHING.issuperset(names):
+            strange = sorted(set(names) - _NOTHING)
+            raise NotAStore(
+                f"{path}: not a streamd data directory: it has no file 'identity', but holds {strange[0]!r}. "
+                "Give an empty or a new directory"
+            )
+        lock = disk.lock(os.path.join(path, _LOCK))
+        if lock is None:
+            raise StoreLocked(f"{path}: another streamd has this data directory")
+        self._lock: IDiskFile = lock
+        try:
+            self.store: bytes = self._identify(names)
+            disk.make_directory(self.journal)
+        except BaseException:
+            lock.close()
+            raise
+
+    def _identify(self, names: list[str]) -> bytes:
+        path = os.path.join(self.path, _IDENTITY)
+        if _IDENTITY not in names:
+            return self._found(path)
+        file = self._disk.open(path, writable=False)
+        try:
+            identity = json.loads(bytes(file.read(0, 4096)))
+            version, store = identity["format"], UUID(identity["store"])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise StoreUnusable(f"{path}: damaged: {error!r}. Restore it from a backup") from error
+        finally:
+            file.close()
+        if version != VERSION:
+            raise UnknownVersion(f"{path}: the store has format {version}, this streamd reads {VERSION}")
+        # Whoever gave the file its name may have been killed before it was synced. Nothing else stands without it.
+        self._disk.sync_directory(self.path)
+        return store.bytes
+
+    def _found(self, path: str) -> bytes:
+        store = uuid4()
+        temporary = path + TEMPORARY_SUFFIX
+        if os.path.basename(temporary) in self._disk.list_directory(self.path):
+            self._disk.unlink(temporary)
+        file = self._disk.create(temporary)
+        file.write(0, [json.dumps({"format": VERSION, "store": str(store)}).encode() + b"\n"])
+        file.sync(metadata=True)
+        file.close()
+        self._disk.rename(temporary, path)
+        self._disk.sync_directory(self.path)
+        return store.bytes
+
+    def close(self) -> None:
+        """Let somebody else have the directory."""
+        self._lock.close()

@@ -1,0 +1,206 @@
+"""The one way to the disk: a small interface, so that tests can cut the power at each call.
+
+`IDisk` is a file system, `IDiskFile` an open file of it. `Disk` is the real one. Every call may raise OSError; what an
+error means (full, broken, missing) is for the caller to say.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from errno import EAGAIN, ENODATA, EOPNOTSUPP
+
+from zope.interface import Interface, implementer
+
+from streamd.batch import Buffer
+
+# The kernel takes at most this many buffers in one call (IOV_MAX is 1024 on Linux and macOS).
+_BUFFERS_MAX = 1024
+
+
+class IDiskFile(Interface):
+    """An open file. Writes say where they go; there is no current position."""
+
+    def size() -> int:
+        """The bytes in the file, preallocated ones included."""
+
+    def write(position: int, buffers: Sequence[Buffer]) -> None:
+        """Write all of the buffers, one after the other."""
+
+    def read(position: int, length: int) -> Buffer:
+        """Up to `length` bytes; fewer only at the end of the file."""
+
+    def read_now(position: int, length: int) -> Buffer | None:
+        """The same, or None where that would wait for the disk."""
+
+    def allocate(length: int) -> None:
+        """Reserve room so that the file has at least `length` bytes, zeros where nothing was written."""
+
+    def truncate(length: int) -> None:
+        """Cut the file."""
+
+    def sync(*, metadata: bool) -> None:
+        """Wait until what was written is on the medium: the data and what is needed to find it, or all metadata."""
+
+    def close() -> None:
+        """Let go of the file."""
+
+
+class IDisk(Interface):
+    """A file system. Paths are strings."""
+
+    def make_directory(path: str) -> None:
+        """Create a directory, and its parents; one that is there is fine."""
+
+    def list_directory(path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def create(path: str) -> IDiskFile:
+        """A new empty file to read and write; it must not be there."""
+
+    def open(path: str, *, writable: bool) -> IDiskFile:
+        """A file that is there."""
+
+    def rename(source: str, target: str) -> None:
+        """Give a file its name, in place of any that has it."""
+
+    def unlink(path: str) -> None:
+        """Remove a file."""
+
+    def sync_directory(path: str) -> None:
+        """Wait until the names in a directory are on the medium."""
+
+    def free_bytes(path: str) -> int:
+        """Room left on the file system of `path`."""
+
+    def lock(path: str) -> IDiskFile | None:
+        """Create and lock a file for as long as it stays open; None where somebody else has it."""
+
+
+@implementer(IDiskFile)
+class DiskFile:
+    """A file descriptor. It is closed when the last reference goes, so a reader in a thread never loses it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        for begin in range(0, len(buffers), _BUFFERS_MAX):
+            some = buffers[begin : begin + _BUFFERS_MAX]
+            wanted = sum(map(len, some))
+            written = os.pwritev(self._descriptor, some, position)
+            position += written
+            if written < wanted:
+                # A short write is rare (a signal, a disk that fills up): go on from there, and let the next call
+                # report what is wrong.
+                rest = memoryview(b"".join(some))[written:]
+                while rest:
+                    written = os.pwrite(self._descriptor, rest, position)
+                    position += written
+                    rest = rest[written:]
+
+    def read(self, position: int, length: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) in (0, length):
+            return data
+        parts = [data]
+        position += len(data)
+        length -= len(data)
+        while length and (data := os.pread(self._descriptor, length, position)):
+            parts.append(data)
+            position += len(data)
+            length -= len(data)
+        return b"".join(parts)
+
+    def read_now(self, position: int, length: int) -> Buffer | None:
+        buffer = bytearray(length)
+        try:
+            got = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (EAGAIN, EOPNOTSUPP, ENODATA):
+                return None
+            raise
+        # A short answer means that the rest is cold, or beyond the end: the slow way knows which.
+        return buffer if got == length else None
+
+    def allocate(self, length: int) -> None:
+        os.posix_fallocate(self._descriptor, 0, length)
+
+    def truncate(self, length: int) -> None:
+        os.ftruncate(self._descriptor, length)
+
+    def sync(self, *, metadata: bool) -> None:
+        if metadata:
+            os.fsync(self._descriptor)
+        else:
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@implementer(IDisk)
+class Disk:
+    """The operating system's file system."""
+
+    def make_directory(self, path: str) -> None:
+        path = os.path.abspath(path)
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        # One that is there may have been made by somebody who was killed before the next line.
+        with suppress(PermissionError):
+            self.sync_directory(os.path.dirname(path))
+        for each in reversed(missing):
+            os.mkdir(each)
+            # A directory whose name is not synced is gone after a power cut, with all that was synced in it.
+            self.sync_directory(os.path.dirname(each))
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def create(self, path: str) -> DiskFile:
+        return DiskFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+
+    def open(self, path: str, *, writable: bool) -> DiskFile:
+        return DiskFile(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        room = os.statvfs(path)
+        return room.f_bavail * room.f_frsize
+
+    def lock(self, path: str) -> DiskFile | None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return DiskFile(descriptor)

@@ -1,0 +1,223 @@
+"""The journal's files: written at their end by one thread, read anywhere by others.
+
+A journal file is prepared under a temporary name (room allocated, header written, synced) and then renamed, so a
+file with a journal name always has a header. File N is synced before N + 1 exists, in every sync mode; therefore
+only the last file can have a torn tail. A file ends where the next one's first sequence begins: recovery may write the
+end of a file again into a new one, and a crash in between leaves both, with the same meaning.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from errno import EDQUOT, ENOSPC
+from secrets import randbits
+from typing import Final
+
+from streamd.batch import Buffer
+from streamd.settings import StoreSettings
+from streamd.store.disk import IDisk, IDiskFile
+from streamd.store.frame import (
+    FILE_HEADER,
+    FRAME_BYTES_MAX,
+    EncodedFrame,
+    Entry,
+    FileHeader,
+    encode_frame,
+    frame_length,
+)
+
+FILE_NAME: Final = re.compile(r"(\d{20})\.journal")
+TEMPORARY_SUFFIX: Final = ".tmp"
+TORN_SUFFIX: Final = ".torn"
+TEMPORARY_NAME: Final = re.compile(r"\d{20}\.journal(\.\d+\.torn)?\.tmp")
+
+
+def file_name(number: int) -> str:
+    """The name of a journal file."""
+    return f"{number:020}.journal"
+
+
+class NoRoom(Exception):
+    """The disk, or the quota, is full. Nothing of the commit was kept."""
+
+
+class SyncFailed(Exception):
+    """The medium did not take what was written, or says it may not have. Nobody knows what is there now."""
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error of the disk means that there is no room."""
+    return error.errno in (ENOSPC, EDQUOT)
+
+
+class JournalFiles:
+    """Journal files open for reading, at most so many at a time.
+
+    A file is closed when it falls out of here and nobody reads it any more: `IDiskFile` is closed with its last
+    reference, so a read that runs in a thread keeps its own.
+    """
+
+    def __init__(self, disk: IDisk, directory: str, open_files_max: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._open_files_max = open_files_max
+        self._files: OrderedDict[int, IDiskFile] = OrderedDict()
+
+    def path(self, number: int) -> str:
+        """Where this file is."""
+        return os.path.join(self._directory, file_name(number))
+
+    def get(self, number: int) -> IDiskFile:
+        """The file, opened where it is not yet. Called by the reactor's thread alone."""
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = self._disk.open(self.path(number), writable=False)
+            if len(self._files) > self._open_files_max:
+                self._files.popitem(last=False)
+        else:
+            self._files.move_to_end(number)
+        return file
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._files.clear()
+
+
+class JournalWriter:
+    """The end of the journal. Used by one thread at a time: recovery, then the writer thread."""
+
+    def __init__(self, disk: IDisk, directory: str, settings: StoreSettings, store: bytes) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._settings = settings
+        self._store = store
+        self._file: IDiskFile | None = None
+        self._mark = 0
+        self._dirty = False
+        # A small file keeps a small reserve: with the full one nothing else would fit.
+        self._reserve_bytes = min(settings.reserve_bytes, settings.journal_file_bytes // 4)
+        self.number = 0
+        self.position = 0
+        self.sequence = 1
+        """The sequence number of the next entry."""
+        self.synced = 1
+        """Everything below this sequence number is on the medium."""
+        self.timestamp = 0
+        """The last timestamp given, in microseconds."""
+
+    def write(self, entries: Sequence[Entry], *, now: int, removals: bool = False) -> tuple[EncodedFrame, int]:
+        """Write one frame, and return it with the number of its file. It is not synced yet.
+
+        Raises NoRoom with everything as before, or OSError where the file can't be trusted any more. A commit that is
+        all `removals` may use the reserve where no new file can be made.
+        """
+        length = frame_length(entries)
+        if length > FRAME_BYTES_MAX:
+            # Recovery would take it for damage.
+            raise NoRoom(f"a commit of {length} bytes is over the limit of {FRAME_BYTES_MAX}")
+        limit = self._settings.journal_file_bytes - (0 if removals else self._reserve_bytes)
+        # A frame larger than a whole file gets one of its own.
+        if self._file is None or (self.position + length > limit and self.position > FILE_HEADER.size):
+            self._roll(length)
+        assert self._file is not None
+        self.timestamp = max(self.timestamp, now)
+        frame = encode_frame(
+            entries,
+            mark=self._mark,
+            position=self.position,
+            sequence=self.sequence,
+            synced=self.synced,
+            timestamp=self.timestamp,
+        )
+        self._put(frame.buffers)
+        self.position += frame.length
+        self.sequence += len(entries)
+        return frame, self.number
+
+    def _put(self, buffers: Sequence[Buffer]) -> None:
+        assert self._file is not None
+        try:
+            self._dirty = True
+            self._file.write(self.position, buffers)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._file.truncate(self.position)
+            raise NoRoom(str(error)) from error
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the medium. Never call it again after it raised."""
+        if self._dirty and self._file is not None:
+            try:
+                self._file.sync(metadata=False)
+            except OSError as error:
+                raise SyncFailed(f"{file_name(self.number)}: {error}") from error
+            self._dirty = False
+        self.synced = self.sequence
+
+    def _roll(self, length: int) -> None:
+        if self._file is not None:
+            # Before the next file exists, and in every sync mode: only the last file may have a torn tail.
+            self.sync()
+        room = max(FILE_HEADER.size + length, self._settings.journal_file_bytes)
+        self.begin(self.number + 1, self.sequence, room)
+
+    def begin(self, number: int, sequence: int, room: int, frames: Sequence[Buffer] = (), mark: int = 0) -> None:
+        """Go on in a new file, which holds `frames` from the start (written with `mark`), all of it synced."""
+        path = os.path.join(self._directory, file_name(number))
+        temporary = path + TEMPORARY_SUFFIX
+        mark = mark or new_mark()
+        header = FileHeader(mark, self._store, number, sequence, self.timestamp).encode()
+        file = None
+        try:
+            file = self._disk.create(temporary)
+            file.allocate(room)
+            file.write(0, [header, *frames])
+            file.sync(metadata=True)
+            self._disk.rename(temporary, path)
+        except OSError as error:
+            if file is not None:
+                file.close()
+            with suppress(OSError):
+                self._disk.unlink(temporary)
+            if is_full(error):
+                raise NoRoom(str(error)) from error
+            raise
+        try:
+            self._disk.sync_directory(self._directory)
+        except OSError as error:
+            # Never NoRoom, whatever the reason: the new file has its name, so nothing may go into the old one any more.
+            raise SyncFailed(f"{self._directory}: {error}") from error
+        self._finish()
+        self._file = file
+        self._mark = mark
+        self._dirty = False
+        self.number = number
+        self.position = FILE_HEADER.size + sum(map(len, frames))
+
+    def _finish(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                # Give the unused room back. Whether that reaches the medium does not matter.
+                self._file.truncate(self.position)
+            self._file.close()
+            self._file = None
+
+    def close(self, *, now: int) -> None:
+        """Sync everything, and say so in a last frame, so that the next start need not write anything again."""
+        if self._file is None:
+            return
+        self.sync()
+        with suppress(NoRoom):
+            self.write([], now=now, removals=True)
+            self.sync()
+        self._finish()
+
+
+def new_mark() -> int:
+    """A mark for a journal file: random, and never zero, since a zero ends the frames of a file."""
+    return randbits(32) or 1

@@ -1,0 +1,192 @@
+"""The way of commits: one is gathered while another is written, and what is on disk takes effect in order.
+
+Requests claim their place in the commit that is being gathered. When the writer has nothing to do, that commit is given
+to it at once, so under load everything that arrived during one sync shares the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from streamd.store.commit import Commit, IWriter, Waiter
+from streamd.store.errors import StoreError, StoreReadOnly
+from streamd.store.frame import Entry
+from streamd.store.journal import NoRoom
+from streamd.store.segment import Segment
+from streamd.store.segments import Segments
+
+# How long writes are refused after the disk was found full, before the next one may try again.
+_FULL_SECONDS: Final = 1.0
+
+
+class Pipeline:
+    """Everything that is on its way to the disk."""
+
+    _log = Logger()
+
+    def __init__(self, segments: Segments, writer: IWriter, sequence: int, seconds: Callable[[], float]) -> None:
+        self._segments = segments
+        self._writer = writer
+        self._seconds = seconds
+        self._flying: Commit | None = None
+        self._refused_at: float | None = None
+        self._closed: Deferred[None] | None = None
+        self._ended = False
+        self.gathering = Commit(1, sequence)
+        self.names: dict[str, Segment | None] = {}
+        """Names that pending commits give to a segment, or, None, take away."""
+        self.commits = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait for their commit."""
+        return self.gathering.bytes + (self._flying.bytes if self._flying else 0)
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing more is taken."""
+        return self._closed is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk was found full just now."""
+        return self._refused_at is not None and self._seconds() - self._refused_at < _FULL_SECONDS
+
+    def claimed(self, name: str) -> Segment | None:
+        """Who has this name, once everything pending is on disk."""
+        if name in self.names:
+            return self.names[name]
+        return self._segments.by_name.get(name)
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def change(self, segment: Segment, entry: Entry, result: object = None) -> Deferred[Any]:
+        """Commit one entry; fires with `result`."""
+        commit = self.gathering
+        commit.add(entry)
+        commit.touched.add(segment)
+        segment.touched = commit.number
+        return self.wait(result)
+
+    def wait(self, result: object) -> Deferred[Any]:
+        """Fires with `result` when what was put into the gathered commit is on disk."""
+        deferred: Deferred[Any] = Deferred()
+        self.notify(deferred, result)
+        return deferred
+
+    def notify(self, waiter: Waiter, result: object) -> None:
+        """The same for somebody who is there already."""
+        self.gathering.waiters.append((waiter, result))
+        if self._flying is None:
+            self._fly()
+
+    def refuse(self, error: StoreError, *, settled: bool) -> Deferred[Any]:
+        """Refuse now, or where the reason is pending itself, when that is on disk (and if it fails, with that)."""
+        commit = self._latest()
+        if settled or commit is None:
+            raise error
+        return commit.wait(error)
+
+    def acknowledge(self, result: Any, *, settled: bool) -> Deferred[Any]:
+        """The same for a request that has nothing left to do."""
+        commit = self._latest()
+        if settled or commit is None:
+            return succeed(result)
+        return commit.wait(result)
+
+    def _latest(self) -> Commit | None:
+        return self.gathering if self.gathering.entries else self._flying
+
+    def _fly(self) -> None:
+        """Give what was gathered to the writer, and gather anew."""
+        commit = self._flying = self.gathering
+        self.gathering = Commit(commit.number + 1, commit.next_sequence)
+        self._writer.submit(commit, self._landed)
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def _landed(self, commit: Commit, error: NoRoom | None) -> None:
+        """The writer is done with a commit: let it take effect, and start the next at once."""
+        if error is not None:
+            self._fail(error)
+            return
+        self._refused_at = None
+        assert commit.frame is not None
+        _, _, headers, bodies, timestamp = commit.frame
+        apply = self._segments.apply
+        for at, (entry, header, position) in enumerate(zip(commit.entries, headers, bodies, strict=True)):
+            body = b"" if entry.lengths else b"".join(entry.body)
+            apply(header, commit.sequence + at, timestamp, commit.file, position, body)
+        self._settle(commit)
+        self.commits += 1
+        self._flying = None
+        if self.gathering.entries:
+            # Before anybody is told: the disk works while the reactor answers.
+            self._fly()
+        commit.fire()
+        self._wake()
+        if self._closed is not None and self._flying is None:
+            self._close_writer()
+
+    def _settle(self, commit: Commit) -> None:
+        """Forget the claims that are committed now, unless a later commit builds on them."""
+        for segment in commit.touched:
+            if segment.touched == commit.number:
+                segment.claims = None
+                if self.names and segment.name in self.names:
+                    claimed = self.names[segment.name]
+                    if claimed is segment or (claimed is None and segment.deleted):
+                        del self.names[segment.name]
+
+    def _fail(self, error: NoRoom) -> None:
+        """There was no room: everything pending fails, and the places go back to the committed ones."""
+        flying, gathering = self._flying, self.gathering
+        assert flying is not None
+        self._log.error("the disk is full, writes are refused: {error}", error=str(error))
+        self._refused_at = self._seconds()
+        self._flying = None
+        self.gathering = Commit(gathering.number + 1, flying.sequence)
+        self.names.clear()
+        self._segments.claimed.clear()
+        for segment in flying.touched | gathering.touched:
+            if not segment.committed:
+                segment.deleted = True
+            segment.unclaim()
+        for waiter, _ in flying.waiters + gathering.waiters:
+            waiter.errback(StoreReadOnly(f"the disk is full: {error}"))
+        if self._closed is not None and self._flying is None:
+            self._close_writer()
+
+    def _wake(self) -> None:
+        """Tell those who wait at the tail of a segment that changed."""
+        woken, self._segments.woken = self._segments.woken, []
+        for segment in woken:
+            if not segment.waiters:
+                continue
+            over = segment.sealed or segment.deleted
+            ready = [each for each, number in segment.waiters.items() if over or segment.number > number]
+            for deferred in ready:
+                if segment.waiters and segment.waiters.pop(deferred, None) is not None:
+                    deferred.callback(None)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> Deferred[None]:
+        """Take nothing more; fires when what is pending is on disk and the journal is closed."""
+        if self._closed is None:
+            self._closed = Deferred()
+            if self._flying is None:
+                self._close_writer()
+        return self._closed
+
+    def _close_writer(self) -> None:
+        assert self._closed is not None
+        if self._ended:
+            # Somebody who was told of the last commit has closed the store, and it comes by here again.
+            return
+        self._ended = True
+        self._writer.close(lambda: self._closed.callback(None) if self._closed else None)

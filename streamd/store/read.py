@@ -1,0 +1,152 @@
+"""Reading records back: from extents to runs, a few large reads at a time, checksums verified.
+
+Planning and decoding are separate from fetching: the reactor tries with what the page cache holds, and a thread does
+the same again where that is not enough.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from streamd.batch import LENGTH_TYPE, Batch, Buffer
+from streamd.store.disk import IDiskFile
+from streamd.store.errors import ReadFailed, RecordsTruncated
+from streamd.store.frame import EVENT_HEADER_BYTES, TAG_RAW, span
+from streamd.store.segment import Extent, Segment
+
+# Extents that lie close together are fetched with one call: small commits are 130 bytes apart.
+_GAP_BYTES_MAX: Final = 4096
+_FETCH_BYTES_MAX: Final = 1 << 20
+# Each costs some microseconds: a read of many small commits must not hold the reactor up.
+_EXTENTS_MAX: Final = 512
+
+
+class Run(NamedTuple):
+    """Records that follow each other and share tag and timestamp."""
+
+    number: int
+    offset: int
+    timestamp: int
+    tag: int
+    batch: Batch
+
+
+class Want(NamedTuple):
+    """What a reader asked for."""
+
+    number: int | None
+    offset: int | None
+    bytes_max: int
+    records_max: int
+
+
+def plan(segment: Segment, want: Want) -> list[Extent]:
+    """The extents that hold what is wanted: at least one where there is anything, then up to the byte limit."""
+    at_number = want.number if want.number is not None else segment.first_number
+    at_offset = want.offset if want.offset is not None else segment.first_offset
+    if at_number < segment.first_number or at_offset < segment.first_offset:
+        raise RecordsTruncated(segment.first_number, segment.first_offset)
+    index = segment.index
+    # Only by what was asked for: empty raw records have numbers, and take no offsets.
+    at_tail = at_number >= segment.number if want.number is not None else at_offset >= segment.offset
+    if index is None or at_tail:
+        return []
+    row = index.row_of_number(at_number) if want.number is not None else index.row_of_offset(at_offset)
+    found: list[Extent] = []
+    size = count = 0
+    for each in range(row, min(len(index), row + _EXTENTS_MAX)):
+        extent = index.extent(each)
+        found.append(extent)
+        if each > row:
+            # The first one is not counted: who knows how much of it lies before the place that is wanted.
+            size += extent.size
+        count = extent.number + extent.count - at_number
+        if size >= want.bytes_max or (want.number is not None and count >= want.records_max):
+            break
+    return found
+
+
+Fetch = Callable[[IDiskFile, int, int], Buffer | None]
+
+
+def fetch(extents: Sequence[Extent], files: dict[int, IDiskFile], read: Fetch) -> list[Buffer] | None:
+    """The bodies of the extents; None where `read` could not give one at once."""
+    bodies: list[Buffer] = []
+    first = 0
+    while first < len(extents):
+        last = _neighbours(extents, first)
+        begin = extents[first].position
+        length = extents[last - 1].position + extents[last - 1].length - begin
+        try:
+            data = read(files[extents[first].file], begin, length)
+        except OSError as error:
+            raise ReadFailed(f"journal file {extents[first].file} at {begin}: {error}") from error
+        if data is None:
+            return None
+        view = memoryview(data)
+        bodies += [view[each.position - begin :][: each.length] for each in extents[first:last]]
+        first = last
+    return bodies
+
+
+def _neighbours(extents: Sequence[Extent], first: int) -> int:
+    """The end of the run of extents from `first` on that one read can fetch."""
+    begin = extents[first]
+    last = first + 1
+    while last < len(extents):
+        before, extent = extents[last - 1], extents[last]
+        gap = extent.position - before.position - before.length
+        if extent.file != begin.file or not 0 <= gap <= _GAP_BYTES_MAX:
+            break
+        if extent.position + extent.length - begin.position > _FETCH_BYTES_MAX:
+            break
+        last += 1
+    return last
+
+
+def decode(extents: Sequence[Extent], bodies: Sequence[Buffer], want: Want) -> list[Run]:
+    """The wanted records of these extents. ReadFailed where a checksum does not match: such bytes are never served."""
+    runs: list[Run] = []
+    size_left, records_left = want.bytes_max, want.records_max
+    for extent, body in zip(extents, bodies, strict=True):
+        if len(body) != extent.length or crc32c(body) != extent.crc:
+            if runs:
+                # What stands before it is good, and is read; who goes on from there meets the error.
+                break
+            raise ReadFailed(
+                f"journal file {extent.file} at {extent.position}: {extent.length} bytes do not match their checksum"
+            )
+        lengths = array(LENGTH_TYPE)
+        lengths.frombytes(body[: 4 * extent.count])
+        batch = Batch(lengths, body[4 * extent.count :])
+        first = 0 if runs else _first_wanted(extent, lengths, want)
+        last = min(extent.count, first + records_left)
+        if sum(lengths[first:last]) > size_left:
+            last = min(last, batch.fitting(first, size_left))
+            if runs and sum(lengths[first:last]) > size_left:
+                break
+        before = sum(lengths[:first])
+        part = batch.part(first, last)
+        offset = extent.offset + span(extent.tag, first, before)
+        runs.append(Run(extent.number + first, offset, extent.timestamp, extent.tag, part))
+        size_left -= part.size
+        records_left -= part.count
+        if size_left <= 0 or records_left <= 0:
+            break
+    return runs
+
+
+def _first_wanted(extent: Extent, lengths: array[int], want: Want) -> int:
+    """Which record of an extent the wanted place falls into."""
+    if want.number is not None:
+        return want.number - extent.number
+    assert want.offset is not None
+    overhead = 0 if extent.tag & TAG_RAW else EVENT_HEADER_BYTES
+    ends = list(accumulate(map(overhead.__add__, lengths)))
+    return bisect_right(ends, want.offset - extent.offset)

@@ -1,0 +1,122 @@
+"""All segments, and the one place where an entry that is on disk takes effect.
+
+A commit that has just been written and a replayed journal both come through `Segments.apply`: what was served before a
+crash and what is served after it are the same by construction.
+"""
+
+from __future__ import annotations
+
+from struct import iter_unpack
+
+from streamd.batch import Buffer
+from streamd.store.frame import Header, Kind, decode_keyed
+from streamd.store.segment import Extent, Segment
+
+
+class BadEntry(Exception):
+    """An entry with a right checksum that makes no sense here."""
+
+
+class Segments:
+    """Segments by id and by name, as committed."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Segment] = {}
+        self.by_name: dict[str, Segment] = {}
+        self.claimed: dict[int, Segment] = {}
+        """Segments whose creation is pending: the objects that their creators hold already."""
+        self.woken: list[Segment] = []
+        """Segments that changed while somebody waited for that. Whoever calls `apply` takes them from here."""
+        self._payload: tuple[Header, int] | None = None
+
+    def apply(
+        self, header: Header, sequence: int, timestamp: int, file: int, position: int, body: Buffer = b""
+    ) -> None:
+        """Let one entry take effect. `position` is where its body stands in `file`."""
+        kind = header.kind
+        if kind == Kind.APPEND:
+            self._append(self._segment(header.segment), header, timestamp, file, position)
+        elif kind == Kind.PAYLOAD:
+            self._payload = (header, position)
+        elif kind == Kind.FANOUT:
+            if self._payload is None:
+                raise BadEntry("a fan-out without its payload")
+            payload, place = self._payload
+            for (id,) in iter_unpack("<Q", body):
+                segment = self._segment(id)
+                own = payload._replace(segment=id, number=segment.number, offset=segment.offset)
+                self._append(segment, own, timestamp, file, place)
+        elif kind == Kind.CREATE:
+            self._create(header, sequence, timestamp, str(body, "utf-8"))
+        else:
+            segment = self._segment(header.segment)
+            segment.modified = timestamp
+            self._change(segment, header, body)
+            if segment.waiters:
+                self.woken.append(segment)
+
+    def _segment(self, id: int) -> Segment:
+        try:
+            return self.by_id[id]
+        except KeyError:
+            raise BadEntry(f"segment {id} does not exist") from None
+
+    def _append(self, segment: Segment, header: Header, timestamp: int, file: int, position: int) -> None:
+        if header.number != segment.number or header.offset != segment.offset:
+            raise BadEntry(
+                f"segment {segment.id} goes on at record {segment.number}, offset {segment.offset}, "
+                f"not at {header.number}, {header.offset}"
+            )
+        segment.appended(
+            Extent(
+                header.number,
+                header.offset,
+                timestamp,
+                file,
+                position,
+                header.length,
+                header.count,
+                header.crc,
+                header.tag,
+            )
+        )
+        if segment.waiters:
+            self.woken.append(segment)
+
+    def _create(self, header: Header, sequence: int, timestamp: int, name: str) -> None:
+        if header.segment != sequence:
+            raise BadEntry(f"segment {header.segment} is created at sequence {sequence}")
+        segment = self.claimed.pop(sequence, None) or Segment(sequence, name)
+        segment.created = segment.modified = timestamp
+        segment.committed = True
+        self.by_id[sequence] = segment
+        # A segment that is deleted later in the same frame may still have the name: the newer one wins.
+        self.by_name[name] = segment
+
+    def _change(self, segment: Segment, header: Header, body: Buffer) -> None:
+        kind = header.kind
+        if kind == Kind.DELETE:
+            segment.deleted = True
+            segment.index = None
+            del self.by_id[segment.id]
+            if self.by_name.get(segment.name) is segment:
+                del self.by_name[segment.name]
+        elif kind == Kind.SEAL:
+            segment.sealed = True
+        elif kind == Kind.TRUNCATE:
+            segment.truncated(header.number, header.offset)
+        elif kind == Kind.LEVEL:
+            segment.set_level(header.writer, header.level)
+        elif kind == Kind.GROUP_SET:
+            segment.set_group(str(body, "utf-8"), header.number)
+        elif kind == Kind.GROUP_ACK:
+            name, rest = decode_keyed(body)
+            segment.group(name.decode()).add(iter_unpack("<QQ", rest))
+        elif kind == Kind.GROUP_DROP:
+            if segment.groups is not None:
+                segment.groups.pop(str(body, "utf-8"), None)
+        elif kind == Kind.ATTRIBUTE:
+            key, value = decode_keyed(body)
+            segment.set_attribute(key, value if header.count else None)
+        else:
+            raise BadEntry(f"entry kind {kind} is not known to this version")

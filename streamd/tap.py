@@ -1,0 +1,130 @@
+"""``twistd streamd``: its options, and the service they make."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, NoReturn
+
+from twisted.application.service import IService
+from twisted.python import usage
+
+from streamd import __version__, config
+from streamd.interfaces import ConfigError, IStreamProtocol
+from streamd.plugin import found_protocols
+from streamd.settings import LogSettings, StoreSettings
+
+_EPILOGUE = """\
+ENDPOINT is a Twisted server endpoint (tcp:4840:interface=127.0.0.1, unix:/run/streamd/sesp.sock, ssl:..., systemd:...);
+off turns the service off; several endpoints are several options. An option wins over the file. See streamd(8) and
+streamd.toml(5)."""
+
+
+class BaseOptions(usage.Options):
+    """The options that do not depend on which protocols there are."""
+
+    synopsis = "[options]"
+    longdesc = _EPILOGUE
+    optParameters = [
+        ["config", None, None, "Read this file, see streamd.toml(5)."],
+        ["data-dir", None, None, f"The directory of the store.  [default: {config.DATA_DIR}]"],
+    ]
+    protocols: Sequence[IStreamProtocol] = ()
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.endpoints: dict[str, list[str]] = {}
+        self.chosen: dict[tuple[str, str], str] = {}
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Parse; what is wrong is one line. twistd would answer with all of its usage, and the error last."""
+        try:
+            super().parseOptions(options)  # type: ignore[no-untyped-call]
+        except usage.UsageError as error:
+            _refuse(f"{error}; see twistd streamd --help")
+
+    def opt_version(self) -> NoReturn:
+        """Show the version and exit."""
+        print(f"streamd {__version__}")
+        raise SystemExit(0)
+
+    def overrides(self) -> config.Overrides:
+        """What was given, in the shape that `config.load` wants."""
+        of: dict[str, dict[str, str]] = {"log": {}, "store": {}}
+        for (table, key), value in self.chosen.items():
+            of[table][key] = value
+        return config.Overrides(self["data-dir"], of["log"], of["store"], self.endpoints)
+
+
+def options_for(protocols: Sequence[IStreamProtocol]) -> type[BaseOptions]:
+    """The class of options with one for each protocol, and one for each setting that has a word of its own here."""
+    methods: dict[str, Any] = {
+        "protocols": protocols,
+        "opt_log_format": _choice("log-format", LogSettings, "log", "format"),
+        "opt_log_level": _choice("log-level", LogSettings, "log", "level"),
+        "opt_sync": _choice("sync", StoreSettings, "store", "sync"),
+    }
+    for protocol in protocols:
+        methods[f"opt_{protocol.name.replace('-', '_')}"] = _endpoint(protocol)
+    return type("Options", (BaseOptions,), methods)
+
+
+def Options() -> BaseOptions:
+    """What twistd calls to parse the rest of its command line."""
+    try:
+        return options_for(found_protocols())()
+    except ConfigError as error:
+        _refuse(str(error))
+
+
+def makeService(options: BaseOptions) -> IService:
+    """The service for these options. Everything is checked here, and nothing is opened."""
+    # The only import of the reactor: whoever needs it is given it.
+    from twisted.internet import reactor as installed
+
+    from streamd.log import open_log
+    from streamd.service import StreamdService
+
+    # Twisted's clock is the wall clock: set back by an hour, it would freeze every timer for that hour. This one only
+    # goes forward. It has to be there before the first callLater, whose times count from it.
+    reactor: Any = installed  # it is more than the one interface that Twisted's annotation gives it
+    reactor.seconds = time.monotonic
+    try:
+        loaded = config.load(options["config"], options.overrides(), options.protocols, reactor)
+    except ConfigError as error:
+        _refuse(str(error))
+    return StreamdService(loaded, reactor, open_log(loaded.log, options.parent or {}, reactor))
+
+
+def _choice(option: str, settings: type, table: str, key: str) -> Callable[[BaseOptions, str], None]:
+    """An option that sets one key of a table, with the choices, the text and the default of that key."""
+    field = next(each for each in fields(settings) if each.name == key)
+    choices = field.metadata["choices"]
+
+    def choose(self: BaseOptions, value: str) -> None:
+        if value not in choices:
+            raise usage.UsageError(f"--{option}: expected one of {', '.join(choices)}; got {value!r}")
+        self.chosen[table, key] = value
+
+    doc: str = field.metadata["doc"]
+    choose.__doc__ = f"{doc[0].upper()}{doc[1:]} ({', '.join(choices)}).  [default: {field.default}]"
+    return choose
+
+
+def _endpoint(protocol: IStreamProtocol) -> Callable[[BaseOptions, str], None]:
+    """An option that adds an endpoint for a protocol."""
+    name = protocol.name
+
+    def add(self: BaseOptions, endpoint: str) -> None:
+        self.endpoints.setdefault(name, []).append(endpoint)
+
+    add.__doc__ = f"ENDPOINT for {protocol.summary}.  [default: {protocol.default}]"
+    return add
+
+
+def _refuse(reason: str) -> NoReturn:
+    """End before anything is opened, with one line that says why."""
+    print(f"streamd: {reason}", file=sys.stderr)
+    raise SystemExit(1)

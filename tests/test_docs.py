@@ -1,0 +1,159 @@
+"""The documents tell what is: man pages, the example file and the README against the program."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import pairwise
+from typing import Any
+
+from twisted.internet.testing import MemoryReactorClock
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
+
+from streamd.config import DATA_DIR, Overrides, load
+from streamd.plugin import found_protocols
+from streamd.settings import Limits, LogSettings, StoreSettings
+from streamd.tap import Options
+from tests.daemon import CHECKOUT, Daemon
+
+SECTIONS: dict[str, Any] = {"log": LogSettings(), "store": StoreSettings(), "limits": Limits()}
+
+
+def defaults() -> dict[str, Any]:
+    """All settings with their defaults, in the shape of the file."""
+    wanted: dict[str, Any] = {"data_dir": DATA_DIR}
+    for name, settings in SECTIONS.items():
+        wanted[name] = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    for protocol in ours():
+        settings = protocol.configure({})
+        own = {} if settings is None else {each.name: getattr(settings, each.name) for each in fields(settings)}
+        wanted[protocol.name] = {"endpoint": protocol.default, **own}
+    return wanted
+
+
+def ours() -> list[Any]:
+    """The protocols of this package; the machine may have others installed."""
+    return [each for each in found_protocols() if getattr(each, "module", "").startswith("streamd.")]
+
+
+def page(name: str) -> str:
+    return (CHECKOUT / "man" / name).read_text(encoding="utf-8")
+
+
+class ExampleTests(SynchronousTestCase):
+    def test_complete(self) -> None:
+        """The example names every setting there is, and each has its default there."""
+        with open(CHECKOUT / "etc" / "streamd.toml", "rb") as file:
+            self.assertEqual(tomllib.load(file), defaults())
+
+    def test_loads(self) -> None:
+        """It is a configuration, the same as none."""
+        reactor = MemoryReactorClock()
+        read = load(str(CHECKOUT / "etc" / "streamd.toml"), Overrides(), ours(), reactor)
+        self.assertEqual(read, load(None, Overrides(), ours(), reactor))
+
+    def test_commented(self) -> None:
+        """Each key has a comment above it."""
+        lines = (CHECKOUT / "etc" / "streamd.toml").read_text(encoding="utf-8").splitlines()
+        for before, line in pairwise(lines):
+            if re.match(r"\w+ = ", line) and not line.startswith("endpoint"):
+                self.assertTrue(before.startswith("#"), line)
+
+
+class ManualTests(SynchronousTestCase):
+    def test_options(self) -> None:
+        """streamd(8) has an entry for each option and for no other, and names it in the synopsis."""
+        options = Options()
+        installed = {each.name for each in found_protocols()} - {each.name for each in ours()}
+        real = {name.rstrip("=") for name in options.longOpt} - installed
+        entries = re.findall(r"^\.It Fl Fl ([\w-]+)", page("streamd.8"), re.MULTILINE)
+        self.assertEqual(sorted(entries), sorted(real))
+        synopsis = page("streamd.8").partition(".Sh DESCRIPTION")[0]
+        self.assertEqual(set(re.findall(r"Fl Fl ([\w-]+)", synopsis)), real)
+
+    def test_option_defaults(self) -> None:
+        """The entry of each option of a service has its endpoint."""
+        for protocol in ours():
+            entry = page("streamd.8").partition(f".It Fl Fl {protocol.name} ")[2].partition("\n.It ")[0]
+            self.assertIn(protocol.default, entry)
+
+    def test_keys(self) -> None:
+        """streamd.toml(5) has each key with its default under its table, and no others."""
+        self.assertEqual(list(self.keys()), list(self.wanted()))
+
+    def keys(self) -> Iterator[tuple[str, str, str]]:
+        """(table, key, value) of the page, in its order."""
+        table = ""
+        for line in page("streamd.toml.5").splitlines():
+            if found := re.match(r"\.Ss \[(\w+)\]", line):
+                table = found[1]
+            elif found := re.match(r"\.It Ic (\w+) No = (?:Qq )?(.*)", line):
+                yield table, found[1], found[2]
+
+    def wanted(self) -> Iterator[tuple[str, str, str]]:
+        for name, value in defaults().items():
+            for key, inner in value.items() if isinstance(value, dict) else [(name, value)]:
+                text = str(inner).lower() if isinstance(inner, bool) else str(inner)
+                yield (name if isinstance(value, dict) else ""), key, text
+
+    def test_least(self) -> None:
+        """Where a setting has a least value above 0, its entry says so."""
+        for settings in SECTIONS.values():
+            for each in fields(settings):
+                least = each.metadata["least"]
+                entry = page("streamd.toml.5").partition(f".It Ic {each.name} ")[2].partition("\n.It Ic")[0]
+                if least:
+                    self.assertIn(f"At least {least}.", entry, each.name)
+
+    def test_formatted(self) -> None:
+        """Both pages are free of what the formatter warns of."""
+        groff = shutil.which("groff")
+        if groff is None:
+            raise SkipTest("groff is not installed")
+        for name in ("streamd.8", "streamd.toml.5"):
+            command = [groff, "-mandoc", "-Tutf8", "-ww", "-z", str(CHECKOUT / "man" / name)]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+            self.assertEqual(ended.stderr, "")
+
+
+class ReadmeTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+
+    def block(self, language: str) -> list[str]:
+        found = re.search(rf"^```{language}\n(.*?)^```", self.text, re.MULTILINE | re.DOTALL)
+        assert found is not None
+        return found[1].splitlines()
+
+    def test_conversation(self) -> None:
+        """The conversation, pasted as telnet sends it, is answered as the README says."""
+        daemon = Daemon(self.mktemp())
+        self.addCleanup(daemon.close)
+        daemon.start()
+        with daemon.connect() as connection, connection.makefile("rwb") as stream:
+            stream.write("".join(f"{line}\r\n" for line in self.block("sesp")).encode())
+            stream.flush()
+            expected = self.block("sesp-replies")
+            answers = [stream.readline().decode() for _ in expected]
+            self.assertEqual(answers, [f"{line}\n" for line in expected], daemon.output)
+
+    def test_port(self) -> None:
+        """It names the port that is the default."""
+        (sesp,) = (each for each in ours() if each.name == "sesp")
+        self.assertIn(f"telnet 127.0.0.1 {sesp.default.split(':')[1]}", self.text)
+
+    def test_links(self) -> None:
+        """What it points to in this repository is there."""
+        for target in re.findall(r"\]\(([^)]+)\)", self.text):
+            if "://" not in target:
+                self.assertTrue((CHECKOUT / target).exists(), target)
+
+    def test_targets(self) -> None:
+        """Each make target that it names exists."""
+        makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
+        for target in set(re.findall(r"\bmake (\w+)", self.text)) - {"a"}:
+            self.assertRegex(makefile, rf"(?m)^{target}:")
