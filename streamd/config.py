@@ -127,6 +127,7 @@ def _checked(
     data_dir = _value("data_dir", document.get("data_dir", DATA_DIR), str, {})
     given: dict[str, Mapping[str, str]] = {"log": overrides.log, "store": overrides.store}
     filled = {name: _section(name, cls, document, given.get(name, {})) for name, cls in tables.items()}
+    _check_limits(filled["limits"])
     if overrides.data_dir is not None:
         data_dir = overrides.data_dir
     if not data_dir or "\0" in data_dir:
@@ -136,6 +137,13 @@ def _checked(
     for name, protocol in known.items():
         services += _services(protocol, document.get(name), overrides.endpoints.get(name), reactor)
     return Config(data_dir=data_dir, services=tuple(services), **filled)
+
+
+def _check_limits(limits: Limits) -> None:
+    """What one peer may send must fit into what is buffered for all, or it would wait for room for ever."""
+    for key in ("line_bytes_max", "message_bytes_max"):
+        if getattr(limits, key) > limits.buffered_bytes_max:
+            raise ConfigError(f"limits.{key}: is over limits.buffered_bytes_max, which is {limits.buffered_bytes_max}")
 
 
 def _section(name: str, settings: type[_T], document: Mapping[str, Any], given: Mapping[str, str]) -> _T:

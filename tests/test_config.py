@@ -111,6 +111,9 @@ class WrongValueTests(ConfigCase):
             "[limits]\nmessage_bytes_max = 1979-05-27": "limits.message_bytes_max: expected an integer, got 1979-05-27",
             "[limits.message_bytes_max]": "limits.message_bytes_max: expected an integer, got a table",
             "[limits]\nmessage_bytes_max = 0": "limits.message_bytes_max: 0 is below the least value of 1",
+            f"[limits]\nline_bytes_max = {1 << 30}": (
+                f"limits.line_bytes_max: is over limits.buffered_bytes_max, which is {64 << 20}"
+            ),
             f"[limits]\nmessage_bytes_max = {1 << 63}": f"limits.message_bytes_max: {1 << 63} is out of range",
             "[limits]\nframe_seconds_max = nan": "limits.frame_seconds_max: NaN is out of range",
             "[limits]\nframe_seconds_max = inf": "limits.frame_seconds_max: Infinity is out of range",

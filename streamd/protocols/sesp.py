@@ -134,13 +134,13 @@ class SespProtocol(StreamProtocol):
 
     def _list(self, request: sesp.List) -> Reply:
         """A JSON array on one line, in pieces."""
-        begins = request.names is None
         names = self.core.store.names() if request.names is None else request.names
-        now, later = names[:_NAMES_AT_ONCE], names[_NAMES_AT_ONCE:]
-        text = json.dumps(now, ensure_ascii=False)[1:-1]
-        if later:
-            self.again(sesp.List(later))
-        return f"{'+[' if begins else ', '}{text}{'' if later else _ARRAY_END}".encode()
+        told = request.told + _NAMES_AT_ONCE
+        text = json.dumps(names[request.told : told], ensure_ascii=False)[1:-1]
+        more = told < len(names)
+        if more:
+            self.again(sesp.List(names, told))
+        return f"{', ' if request.told else '+['}{text}{'' if more else _ARRAY_END}".encode()
 
     def _describe(self, request: sesp.Describe) -> Reply:
         return _json_line(describe(self._find(request.name)))
@@ -150,7 +150,7 @@ class SespProtocol(StreamProtocol):
         return _json_line(
             {
                 "version": __version__,
-                "uptime_seconds": round(self.core.clock.seconds() - self.core.started, 3),
+                "uptime": round(self.core.clock.seconds() - self.core.started, 3),
                 "connections": load.connections,
                 "store": {
                     "topics": len(store),

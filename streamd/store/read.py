@@ -137,7 +137,8 @@ def decode(extents: Sequence[Extent], bodies: Sequence[Buffer], want: Want) -> l
         runs.append(Run(extent.number + first, offset, extent.timestamp, extent.tag, part))
         size_left -= part.size
         records_left -= part.count
-        if size_left <= 0 or records_left <= 0:
+        # Never on to the next extent while records of this one are left: they would be skipped.
+        if last < extent.count or size_left <= 0 or records_left <= 0:
             break
     return runs
 

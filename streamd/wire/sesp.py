@@ -110,14 +110,15 @@ class Describe(Named):
 
 
 class List(Command):
-    """``?`` alone; `names` is what is still to be told of an answer in progress."""
+    """``?`` alone; of an answer in progress `names` are all and `told` how many of them are told."""
 
-    __slots__ = ("names",)
+    __slots__ = ("names", "told")
     reads = True
 
-    def __init__(self, names: Sequence[str] | None = None) -> None:
+    def __init__(self, names: Sequence[str] | None = None, told: int = 0) -> None:
         super().__init__(64)
         self.names = names
+        self.told = told
 
 
 class Status(Command):

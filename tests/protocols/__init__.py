@@ -1,0 +1,1 @@
+"""The stream protocols, on a real store in a temporary directory."""

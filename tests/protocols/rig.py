@@ -1,0 +1,252 @@
+"""Connections without sockets: a real store on a real directory, a clock and a disk that a test holds in its hand."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import ConnectionAborted, ConnectionDone
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+
+from streamd.batch import Batch, Buffer
+from streamd.interfaces import Core
+from streamd.load import Load
+from streamd.protocols.base import StreamFactory, StreamProtocol
+from streamd.protocols.sesp import SespFactory
+from streamd.settings import Limits, StoreSettings
+from streamd.store import Store, Threads, assemble
+from streamd.store.disk import Disk, DiskFile
+from streamd.store.journal import JournalWriter
+from tests.store.inline import InlineWriter
+
+BUFFER_BYTES = 64 << 10
+"""What Twisted's transports take before they pause their producer."""
+
+
+class FillingDisk(Disk):
+    """The real disk, which is full for as long as a test says so."""
+
+    full = False
+
+    def create(self, path: str) -> DiskFile:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return _FillingFile(self, super().create(path))
+
+    def open(self, path: str, *, writable: bool) -> DiskFile:
+        return _FillingFile(self, super().open(path, writable=writable))
+
+
+class _FillingFile(DiskFile):
+    def __init__(self, disk: FillingDisk, file: DiskFile) -> None:
+        descriptor, file._descriptor = file._descriptor, -1
+        super().__init__(descriptor)
+        self._disk = disk
+
+    def write(self, position: int, buffers: Any) -> None:
+        if self._disk.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write(position, buffers)
+
+
+class Wire(StringTransport):
+    """A transport with a buffer like a socket's: a peer that does not take its replies is one that is `slow`."""
+
+    def __init__(self) -> None:
+        super().__init__(lenient=True)
+        self.slow = False
+        self.full = False
+
+    def write(self, data: bytes) -> None:
+        if self.disconnecting:
+            return
+        super().write(data)
+        if self.slow and not self.full and self.io.tell() > BUFFER_BYTES and self.producer is not None:
+            self.full = True
+            self.producer.pauseProducing()
+
+    def take(self) -> bytes:
+        """All that was written, as the peer takes it."""
+        data: bytes = self.value()
+        self.clear()
+        if self.full:
+            self.full = False
+            if self.producer is not None:
+                self.producer.resumeProducing()
+        return data
+
+
+class Peer:
+    """The other end of a connection. What it sends waits, as in a socket, for as long as it is not read."""
+
+    def __init__(self, rig: Rig, protocol: StreamProtocol) -> None:
+        self._rig = rig
+        self._sent: deque[bytes] = deque()
+        self._shut = False
+        self.closed = False
+        self.protocol = protocol
+        self.wire = Wire()
+        protocol.makeConnection(self.wire)
+
+    @property
+    def read(self) -> bool:
+        """Whether what it sends is read."""
+        return self.wire.producerState == "producing" and not self.wire.disconnecting
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What it sent and nobody has read."""
+        return sum(map(len, self._sent))
+
+    @property
+    def aborted(self) -> bool:
+        """Whether it was cut off without a farewell."""
+        return self.wire.disconnected
+
+    def send(self, data: bytes) -> Peer:
+        """Send this in one segment."""
+        self._sent.append(data)
+        self._rig.run()
+        return self
+
+    def take(self) -> bytes:
+        """What came back since the last time."""
+        data = self.wire.take()
+        self._rig.run()
+        return data
+
+    def take_all(self) -> bytes:
+        """What comes back until nothing more does."""
+        parts = []
+        while data := self.take():
+            parts.append(data)
+        return b"".join(parts)
+
+    def ask(self, data: bytes) -> bytes:
+        """Send, and take what comes back."""
+        return self.send(data).take()
+
+    def shut(self) -> None:
+        """Send no more, and still take answers."""
+        self._shut = True
+        self._rig.run()
+
+    def drop(self) -> None:
+        """Be gone."""
+        if not self.closed:
+            self.closed = True
+            self.protocol.connectionLost(Failure(ConnectionDone()))
+            self._rig.run()
+
+    def step(self) -> bool:
+        """Let the reactor see to this connection once: whether there was anything to do."""
+        if self.closed:
+            return False
+        if self.wire.disconnecting and (self.aborted or not self.wire.full):
+            self.closed = True
+            self.protocol.connectionLost(Failure(ConnectionAborted() if self.aborted else ConnectionDone()))
+        elif self.read and self._sent:
+            self.protocol.dataReceived(self._sent.popleft())
+        elif self.read and self._shut:
+            self._shut = False
+            self.protocol.readConnectionLost()
+        else:
+            return False
+        return True
+
+
+class Rig:
+    """A store in a directory, and connections to it."""
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        limits: Limits = Limits(),
+        make_factory: Callable[[Core], StreamFactory] = SespFactory,
+    ) -> None:
+        self.directory = directory
+        self.clock = Clock()
+        self.disk = FillingDisk()
+        self.held = False
+        """Whether commits have to wait."""
+        self.closed = False
+        self.limits = limits
+        self.load = Load(limits)
+        self.store, self.writer = self._open()
+        self.core = Core(self.store, limits, self.load, self.clock, self.clock.seconds())
+        self.factory = make_factory(self.core)
+        self.peers: list[Peer] = []
+
+    def _open(self) -> tuple[Store, InlineWriter]:
+        settings = StoreSettings(journal_file_bytes=1 << 20, reserve_bytes=4096)
+        writers: list[InlineWriter] = []
+
+        def make_writer(journal: JournalWriter) -> InlineWriter:
+            writers.append(InlineWriter(journal, settings, 1_700_000_000_000_000))
+            return writers[0]
+
+        def run(call: Callable[..., Any], *args: Any) -> Deferred[Any]:
+            return maybeDeferred(call, *args)
+
+        store = assemble(self.disk, self.directory, settings, make_writer, Threads(run, self.clock.seconds))
+        return store, writers[0]
+
+    def connect(self) -> Peer:
+        """A new connection."""
+        protocol = self.factory.buildProtocol(None)
+        assert protocol is not None, "too many connections"
+        peer = Peer(self, protocol)
+        self.peers.append(peer)
+        return peer
+
+    def run(self) -> None:
+        """Let everything happen that can, but for commits while those are held."""
+        while True:
+            busy = sum(peer.step() for peer in self.peers) > 0
+            self.peers = [peer for peer in self.peers if not peer.closed]
+            if not self.held and len(self.writer):
+                self.writer.step()
+                busy = True
+            if any(call.getTime() <= self.clock.seconds() for call in self.clock.getDelayedCalls()):
+                self.clock.advance(0)
+                busy = True
+            if not busy:
+                return
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, one second after the other."""
+        while seconds > 0:
+            self.clock.advance(min(seconds, 1.0))
+            seconds -= 1.0
+            self.run()
+
+    def release(self) -> None:
+        """Let commits through again."""
+        self.held = False
+        self.run()
+
+    def publish(self, topic: str, *records: Buffer) -> None:
+        """Store records as another protocol would, in a topic that is there."""
+        self.store.append(self.store.find(topic), Batch.of(records))
+        self.run()
+
+    def close(self) -> None:
+        """Drop all connections and close the store. A second time does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        self.held = False
+        self.disk.full = False
+        for peer in list(self.peers):
+            peer.drop()
+        self.run()
+        closed: list[object] = []
+        self.store.close().addCallback(closed.append)
+        assert closed, "the store did not close"

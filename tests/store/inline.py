@@ -1,0 +1,106 @@
+"""The store without a thread and without a reactor: a test says when the disk is done with a commit."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from streamd.settings import StoreSettings
+from streamd.store import Store, Threads, assemble
+from streamd.store.commit import Commit, Done, write
+from streamd.store.disk import IDisk
+from streamd.store.journal import JournalWriter
+
+T = TypeVar("T")
+
+DIRECTORY = "/data"
+JOURNAL = "/data/journal"
+
+SMALL = StoreSettings(journal_file_bytes=4096, reserve_bytes=512, open_files_max=4, torn_bytes_max=1 << 20)
+"""Settings that make the journal roll every few commits."""
+
+
+class InlineWriter:
+    """Writes a commit when `step` is called, and not before."""
+
+    def __init__(self, journal: JournalWriter, settings: StoreSettings, now: int) -> None:
+        self.journal = journal
+        self.now = now
+        """What time it is for timestamps, in microseconds; each commit takes one."""
+        self.on_submit: Callable[[], None] | None = None
+        self._always = settings.sync == "always"
+        self._queue: deque[tuple[Commit, Done]] = deque()
+
+    def __len__(self) -> int:
+        """Commits that were submitted and not written yet."""
+        return len(self._queue)
+
+    def submit(self, commit: Commit, done: Done) -> None:
+        """Keep a commit for `step`."""
+        self._queue.append((commit, done))
+        if self.on_submit is not None:
+            self.on_submit()
+
+    def step(self) -> None:
+        """Write the oldest commit, and tell the store."""
+        commit, done = self._queue[0]
+        self.now += 1
+        error = write(self.journal, commit, sync=self._always, now=self.now)
+        self._queue.popleft()
+        done(commit, error)
+
+    def run(self) -> None:
+        """Write commits until there are none."""
+        while self._queue:
+            self.step()
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Close the journal at once: the store asks for it when nothing is pending."""
+        assert not self._queue
+        self.journal.close(now=self.now)
+        done()
+
+
+def open_inline(
+    disk: IDisk,
+    settings: StoreSettings = SMALL,
+    *,
+    clock: Clock | None = None,
+    now: int = 1_000_000,
+    directory: str = DIRECTORY,
+) -> tuple[Store, InlineWriter]:
+    """Open the store in a directory of `disk`; its commits are written by the writer's `step`."""
+    writers: list[InlineWriter] = []
+
+    def make_writer(journal: JournalWriter) -> InlineWriter:
+        writers.append(InlineWriter(journal, settings, now))
+        return writers[0]
+
+    def run(call: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        return maybeDeferred(call, *args)
+
+    store = assemble(disk, directory, settings, make_writer, Threads(run, (clock or Clock()).seconds))
+    return store, writers[0]
+
+
+def result_of(deferred: Deferred[T]) -> T:
+    """What a Deferred fired with. Its failure is raised."""
+    results: list[Any] = []
+    deferred.addBoth(results.append)
+    assert results, "it has not fired"
+    if isinstance(results[0], Failure):
+        results[0].raiseException()
+    value: T = results[0]
+    return value
+
+
+def call(writer: InlineWriter, operation: Callable[..., Deferred[T]], /, *args: Any, **keywords: Any) -> T:
+    """Ask the store for something, write commits, and give the answer."""
+    deferred = operation(*args, **keywords)
+    writer.run()
+    return result_of(deferred)

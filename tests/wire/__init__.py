@@ -1,0 +1,1 @@
+"""The codecs, which are pure: bytes in, requests out."""
