@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from streamd.settings import StoreSettings
-from streamd.store import Store, Threads, assemble
+from streamd.store import Run, Segment, Store, Threads, assemble
 from streamd.store.commit import Commit, Done, write
 from streamd.store.disk import IDisk
 from streamd.store.journal import JournalWriter
@@ -97,6 +97,17 @@ def result_of(deferred: Deferred[T]) -> T:
         results[0].raiseException()
     value: T = results[0]
     return value
+
+
+def read_all(store: Store, segment: Segment) -> list[Run]:
+    """Everything that can be read of a segment; one read may give less than there is."""
+    found: list[Run] = []
+    number = segment.first_number
+    while runs := result_of(store.read(segment, number, bytes_max=1 << 40)):
+        assert runs[0].number == number, "a read begins where it was asked to"
+        found += runs
+        number = runs[-1].number + runs[-1].batch.count
+    return found
 
 
 def call(writer: InlineWriter, operation: Callable[..., Deferred[T]], /, *args: Any, **keywords: Any) -> T:

@@ -1,0 +1,106 @@
+"""Writes the golden store of the current format: ``python -m tests.store.golden.make`` makes ``v<VERSION>`` anew.
+
+Run it only while a format is not released yet. After that its folder never changes again: a new format gets a new
+folder, and the old ones must still open. The store holds every kind of entry, in several journal files. It was killed
+once and started again, so its last commits of then were written again; at its end it was closed in order.
+``expected.json`` says what is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from typing import Any
+
+from streamd.batch import Batch
+from streamd.store import Append, Store
+from streamd.store.disk import Disk
+from streamd.store.frame import TAG_RAW, VERSION
+from tests.store.inline import SMALL, InlineWriter, call, open_inline, read_all, result_of
+from tests.store.model import contents
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SETTINGS = replace(SMALL, journal_file_bytes=2048)
+
+
+def describe(store: Store) -> dict[str, Any]:
+    """Everything in a store, as JSON can say it."""
+    found: dict[str, Any] = {}
+    for name, (places, records, levels, groups, attributes) in contents(store).items():
+        segment = store.find(name)
+        runs = read_all(store, segment)
+        found[name] = {
+            "id": segment.id,
+            "created": segment.created,
+            "modified": segment.modified,
+            "places": list(places),
+            "records": [[number, offset, tag, data.hex()] for number, offset, tag, data in records],
+            "timestamps": [[run.number, run.timestamp] for run in runs],
+            "levels": {writer.hex(): level for writer, level in levels.items()},
+            "groups": {group: [position, sorted(above)] for group, (position, above) in groups.items()},
+            "attributes": {key.hex(): value.hex() for key, value in attributes.items()},
+        }
+    return found
+
+
+def first_life(store: Store, writer: InlineWriter) -> None:
+    """Create, append in all ways, fan out, truncate."""
+    plain, both, gone = (call(writer, store.create, name) for name in ("plain", "ünï/cödé", "gone"))
+    call(writer, store.append, plain, Batch.of([b"first", b"", b"\0\n\xff"]))
+    call(writer, store.append, plain, Batch.of([b"raw"]), tag=TAG_RAW | 7)
+    call(writer, store.append, both, Batch.of([b"from a writer"]), writer=bytes(range(16)), expected=0, level=41)
+    parts = [Append(plain, Batch.of([b"atomic"])), Append(gone, Batch.of([b"gone"]), 3, b"w" * 16, -5, -1, -5)]
+    call(writer, store.append_all, parts)
+    call(writer, store.fan_out, [plain, both, plain], Batch.of([b"many", b"times"]), tag=9)
+    call(writer, store.truncate, plain, 1)
+    call(writer, store.append, plain, Batch.of([bytes([65 + each]) * 90 for each in range(8)]))
+
+
+def second_life(store: Store, writer: InlineWriter) -> None:
+    """Groups, attributes, levels that are raised, seal, delete, and a name that is used again."""
+    plain, both, gone = (store.find(name) for name in ("plain", "ünï/cödé", "gone"))
+    call(writer, store.set_group, plain, "readers", 2)
+    call(writer, store.acknowledge, plain, "readers", [(2, 3), (5, 7), (9, 10)])
+    call(writer, store.acknowledge, plain, "others", [(1, 2)])
+    call(writer, store.set_group, plain, "dropped", 3)
+    call(writer, store.drop_group, plain, "dropped")
+    call(writer, store.set_attribute, both, b"key", b"value")
+    call(writer, store.set_attribute, both, b"empty", b"")
+    call(writer, store.set_attribute, both, b"removed", b"x")
+    call(writer, store.set_attribute, both, b"removed", None)
+    call(writer, store.append, both, Batch.of([]), writer=bytes(range(16)), expected=41, level=42)
+    call(writer, store.seal, both)
+    call(writer, store.delete, gone)
+    call(writer, store.create, "gone")
+
+
+def make(target: str) -> None:
+    """Write the store and what is in it into a new directory."""
+    disk = Disk()
+    data = os.path.join(target, "store")
+    store, writer = open_inline(disk, SETTINGS, directory=data)
+    first_life(store, writer)
+    # A daemon that ends without closing lets go of its files, and so of its lock.
+    store._on_closed()
+    store, writer = open_inline(disk, SETTINGS, directory=data, now=2_000_000)
+    second_life(store, writer)
+    expected = describe(store)
+    result_of(store.close())
+    os.unlink(os.path.join(data, "lock"))
+    with open(os.path.join(target, "expected.json"), "w", encoding="utf-8") as file:
+        json.dump(expected, file, indent=1, ensure_ascii=False, sort_keys=True)
+        file.write("\n")
+
+
+def main() -> None:
+    """Replace the folder of the current version."""
+    target = os.path.join(HERE, f"v{VERSION}")
+    shutil.rmtree(target, ignore_errors=True)
+    os.mkdir(target)
+    make(target)
+
+
+if __name__ == "__main__":
+    main()

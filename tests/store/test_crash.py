@@ -1,0 +1,183 @@
+"""The power is cut at every call to the disk of many random histories. What was acknowledged is always there, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from streamd.settings import StoreSettings
+from streamd.store import StoreUnusable
+from tests.store.history import History, Oracle, Violation, difference
+from tests.store.inline import SMALL, call, open_inline
+from tests.store.model import contents
+from tests.store.simulated import PowerCut, SimulatedDisk
+
+TINY = StoreSettings(journal_file_bytes=1024, reserve_bytes=128, open_files_max=4, torn_bytes_max=256)
+"""A journal file holds two or three commits."""
+
+SETTINGS = [SMALL, TINY]
+
+
+class Sweep:
+    """Crashes a history at each of its calls to the disk, before and after the call's effect."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        outcomes: int = 0,
+        recoveries: float = 0,
+        kills: float = 0,
+        lies: Iterable[str] = (),
+        sync: str = "always",
+    ) -> None:
+        self.points = 0
+        """Crashes of the history."""
+        self.recovery_points = 0
+        """Crashes of recoveries from a crash."""
+        self.kills = 0
+        """Ends of the process, with a power cut later."""
+        self.disk = SimulatedDisk()
+        self.disk.lies = frozenset(lies)
+        self.disk.observer = self._crash
+        self._seed = seed
+        self._rng = Random(seed)
+        self._settings = replace(SETTINGS[seed % len(SETTINGS)], sync=sync)
+        self._outcomes = outcomes
+        self._recoveries = recoveries
+        self._kills = kills
+        self._oracle = Oracle(durable=sync == "always")
+
+    def run(self, operations: int) -> None:
+        """Live through a history, opening and closing included."""
+        history = History(self.disk, self._rng, self._settings, self._oracle)
+        history.run(operations)
+        history.finish()
+
+    def _crash(self, call: str, after: bool) -> None:
+        # By itself, so that the history is the same one however it is crashed.
+        rng = Random(f"{self._seed} {self.disk.calls} {after}")
+        try:
+            for _ in range(self._outcomes):
+                self.points += 1
+                self._check(self.disk.crash(rng), rng)
+            if rng.random() < self._kills:
+                self.kills += 1
+                self._check(self.disk.kill(), rng)
+            if rng.random() < self._recoveries:
+                self._crash_recovery(self.disk.crash(rng) if rng.random() < 0.8 else self.disk.kill(), rng)
+        except (Violation, StoreUnusable, AssertionError) as error:
+            when = "after" if after else "before"
+            raise Violation(
+                f"history {self._seed}, {when} call {self.disk.calls} ({call}): {type(error).__name__}: {error}"
+            ) from error
+
+    def _check(self, disk: SimulatedDisk, rng: Random) -> None:
+        """A store is what it may be after a crash; and once somebody has seen that, another crash changes nothing."""
+        # What follows is synced, also where the history before it was not.
+        settings = replace(self._settings, sync="always")
+        store, writer = open_inline(disk, settings)
+        served = self._oracle.judge(store).contents()
+        if rng.random() < 0.3:
+            if rng.random() < 0.5:
+                call(writer, store.create, "new")
+                served = contents(store)
+            again, _ = open_inline(disk.crash(rng), settings)
+            if contents(again) != served:
+                raise Violation(f"what was served is gone: {difference(contents(again), served)}")
+
+    def _crash_recovery(self, disk: SimulatedDisk, rng: Random) -> None:
+        """The power goes again at each call of the recovery."""
+
+        def crash(call: str, after: bool) -> None:
+            self.recovery_points += 1
+            self._check(disk.crash(rng), rng)
+
+        disk.observer = crash
+        open_inline(disk, self._settings)
+
+
+class CrashTests(SynchronousTestCase):
+    """At any moment the disk holds what was acknowledged, and perhaps the commit in flight; whole, once, in order."""
+
+    def sweep(self, seeds: Iterable[int], operations: int, **how: Any) -> list[Sweep]:
+        sweeps = []
+        for seed in seeds:
+            sweeps.append(Sweep(seed, **how))
+            sweeps[-1].run(operations)
+        return sweeps
+
+    def test_every_call(self) -> None:
+        """A power cut at any call, whatever it tears, takes nothing that was acknowledged and leaves nothing half."""
+        points = sum(sweep.points for sweep in self.sweep(range(40), 60, outcomes=2))
+        self.assertGreaterEqual(points, 10_000)
+
+    def test_long_history(self) -> None:
+        """The same in one long history."""
+        (sweep,) = self.sweep([1000], 600, outcomes=2)
+        self.assertGreaterEqual(sweep.points, 1_000)
+
+    def test_not_always(self) -> None:
+        """Where commits are synced later, a crash can take some that were acknowledged, but only the latest ones."""
+        points = 0
+        for sync in ("interval", "never"):
+            points += sum(sweep.points for sweep in self.sweep(range(5000, 5015), 60, outcomes=2, sync=sync))
+        self.assertGreaterEqual(points, 1_000)
+
+    def test_recovery(self) -> None:
+        """A power cut during recovery, at any call, is followed by the same recovery."""
+        points = sum(sweep.recovery_points for sweep in self.sweep(range(2000, 2020), 40, recoveries=0.1))
+        self.assertGreaterEqual(points, 1_000)
+
+    def test_killed(self) -> None:
+        """What a process finds after another was killed at any call, and serves, survives a power cut."""
+        kills = sum(sweep.kills for sweep in self.sweep(range(3000, 3010), 60, kills=1))
+        self.assertGreaterEqual(kills, 1_000)
+
+    def test_many_lives(self) -> None:
+        """A store that is cut off at a random call, again and again, goes on each time from what it served last."""
+        cuts = 0
+        for seed in range(4000, 4012):
+            rng = Random(seed)
+            disk = SimulatedDisk()
+            oracle = Oracle()
+            settings = SETTINGS[seed % len(SETTINGS)]
+            for _ in range(25):
+                disk.cut_power_at(rng.randint(1, 40), after=rng.random() < 0.5)
+                try:
+                    history = History(disk, rng, settings, oracle)
+                    history.run(20)
+                    history.finish()
+                except PowerCut:
+                    cuts += 1
+                    disk = disk.crash(rng) if rng.random() < 0.8 else disk.kill()
+        self.assertGreaterEqual(cuts, 100)
+
+
+class ProofTests(SynchronousTestCase):
+    """The suite above finds what it looks for."""
+
+    def assertFinds(self, *lies: str) -> None:
+        """Some history comes to a bad end on a disk that lies."""
+        try:
+            for seed in range(40):
+                Sweep(seed, outcomes=2, lies=lies).run(60)
+        except Violation:
+            return
+        self.fail(f"a disk that lies about {lies} was not noticed")
+
+    def test_without_sync(self) -> None:
+        """On a disk whose syncs do nothing, acknowledged data is lost, and the suite says so."""
+        self.assertFinds("file", "directory")
+
+    def test_without_file_sync(self) -> None:
+        """The same where only names are synced."""
+        self.assertFinds("file")
+
+    def test_without_directory_sync(self) -> None:
+        """The same where only the contents of files are synced."""
+        self.assertFinds("directory")

@@ -1,0 +1,77 @@
+"""Every format that was ever released opens, and holds what it held."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from streamd.batch import Batch
+from streamd.store.disk import Disk
+from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, Kind, decode_file_header
+from streamd.store.scan import Scanner
+from tests.store.golden.make import HERE, SETTINGS, describe, make
+from tests.store.inline import call, open_inline, result_of
+
+VERSIONS = sorted(name for name in os.listdir(HERE) if name.startswith("v"))
+
+
+class GoldenTests(SynchronousTestCase):
+    """The stores in the folder golden."""
+
+    def copy(self, version: str) -> str:
+        """A copy of a golden store, to be opened."""
+        target: str = self.mktemp()
+        shutil.copytree(os.path.join(HERE, version, "store"), target)
+        return target
+
+    def test_there_is_one(self) -> None:
+        """The current format has its folder."""
+        self.assertIn(f"v{VERSION}", VERSIONS)
+
+    def test_opens(self) -> None:
+        """A golden store holds what it held; also when it is opened again, and after it was written to."""
+        for version in VERSIONS:
+            with open(os.path.join(HERE, version, "expected.json"), encoding="utf-8") as file:
+                expected = json.load(file)
+            directory = self.copy(version)
+            for _ in range(3):
+                store, writer = open_inline(Disk(), SETTINGS, directory=directory)
+                self.assertEqual(describe(store), expected)
+                result_of(store.close())
+            store, writer = open_inline(Disk(), SETTINGS, directory=directory)
+            plain = store.find("plain")
+            number = plain.number
+            call(writer, store.append, plain, Batch.of([b"new"]))
+            result_of(store.close())
+            store, writer = open_inline(Disk(), SETTINGS, directory=directory)
+            (run,) = result_of(store.read(store.find("plain"), number, bytes_max=10))
+            self.assertEqual(run.batch.records(), [b"new"])
+            result_of(store.close())
+
+    def test_every_kind(self) -> None:
+        """The current one holds every kind of entry, in at least two files, and is small."""
+        journal = os.path.join(HERE, f"v{VERSION}", "store", "journal")
+        kinds = set()
+        files = sorted(os.listdir(journal))
+        for name in files:
+            path = os.path.join(journal, name)
+            self.assertLess(os.path.getsize(path), 10_000)
+            file = Disk().open(path, writable=False)
+            header = decode_file_header(file.read(0, FILE_HEADER.size))
+            assert isinstance(header, FileHeader)
+            kinds |= {entry.kind for frame in Scanner(file, header).frames() for entry in frame.headers}
+        self.assertEqual(kinds, set(Kind))
+        self.assertGreaterEqual(len(files), 2)
+
+    def test_made_anew(self) -> None:
+        """What this version writes for the same requests is the same store, but for its marks and its uuid."""
+        target = self.mktemp()
+        os.mkdir(target)
+        make(target)
+        with open(os.path.join(target, "expected.json"), encoding="utf-8") as file:
+            made = json.load(file)
+        with open(os.path.join(HERE, f"v{VERSION}", "expected.json"), encoding="utf-8") as file:
+            self.assertEqual(made, json.load(file))
