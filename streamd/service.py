@@ -125,6 +125,8 @@ class StreamdService(Service):
     def _run(self) -> None:
         """The reactor runs, so signals reach us from here on, and those who wait for the line may send one."""
         self._process.take_signals()
+        if self._store is not None and self._store.compaction is not None:
+            self._store.compaction.start()
         assert self._starting is not None
         self._starting.addCallback(self._ready)
 

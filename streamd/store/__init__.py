@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from streamd.settings import StoreSettings
+from streamd.store.catalog import Catalog
 from streamd.store.commit import IWriter, WriterThread
+from streamd.store.compaction import Compaction
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import Disk, IDisk
 from streamd.store.errors import (
@@ -33,14 +37,20 @@ from streamd.store.errors import (
     StoreUnusable,
     UnknownVersion,
 )
-from streamd.store.journal import JournalFiles, JournalWriter, SyncFailed
+from streamd.store.files import StoreFiles
+from streamd.store.journal import JournalWriter, SyncFailed
+from streamd.store.packed import PackedIndex
 from streamd.store.read import Run
+from streamd.store.reader import Reader, Threads
 from streamd.store.recovery import recover
 from streamd.store.segment import Segment
-from streamd.store.store import Append, Appended, Store, Threads
+from streamd.store.store import Append, Appended, Store
 from streamd.store.wakeup import Wakeup
 
 _log = Logger()
+
+# How long to wait for the compactor of a daemon that died.
+_COMPACTOR_SECONDS = 10.0
 
 
 def open_store(
@@ -51,6 +61,7 @@ def open_store(
 ) -> Store:
     """Open or make the store in `directory`. Blocks until it is recovered; raises `StoreUnusable`.
 
+    Nothing is compacted before `store.compaction.start` is called, when the reactor runs.
     `fatal` is called from the writer thread when the disk can't be trusted any more: it must end the process.
     """
     wakeups: list[Wakeup] = []
@@ -68,7 +79,10 @@ def open_store(
         for wakeup in wakeups:
             wakeup.close()
 
-    return assemble(Disk(), directory, settings, make_writer, Threads(run, reactor.seconds), closed)
+    threads = Threads(run, reactor.seconds, lambda call: reactor.callLater(0, call))
+    store = assemble(Disk(), directory, settings, make_writer, threads, closed)
+    store.compaction = Compaction(store, directory, reactor)
+    return store
 
 
 def assemble(
@@ -85,7 +99,9 @@ def assemble(
     except OSError as error:
         raise StoreUnusable(f"{directory}: {error}") from error
     try:
-        segments, journal, found = recover(disk, home, settings)
+        with _without_compactor(home):
+            segments, journal, found = recover(disk, home, settings)
+        packed = PackedIndex(Catalog(disk, home.path, home.store, writable=False))
     except (OSError, SyncFailed) as error:
         home.close()
         raise StoreUnusable(f"{directory}: {error}") from error
@@ -109,13 +125,29 @@ def assemble(
     )
     for segment in segments.by_id.values():
         segment.unclaim()
-    files = JournalFiles(disk, home.journal, settings.open_files_max)
+    files = StoreFiles(disk, home.journal, home.packs, settings.open_files_max)
 
     def on_closed() -> None:
         home.close()
         closed()
 
-    return Store(segments, files, make_writer(journal), journal.sequence, settings, threads, on_closed)
+    writer = make_writer(journal)
+    reader = Reader(files, packed, threads)
+    return Store(segments, reader, writer, journal.sequence, journal.number, settings, threads, on_closed)
+
+
+@contextmanager
+def _without_compactor(home: DataDirectory) -> Iterator[None]:
+    """Wait until the compactor of a daemon that died is gone too: it dies with it, but not in the same moment."""
+    end = time.monotonic() + _COMPACTOR_SECONDS
+    while (lock := home.lock_compactor()) is None:
+        if time.monotonic() > end:
+            raise StoreLocked(f"{home.path}: a compactor has this data directory")
+        time.sleep(0.01)
+    try:
+        yield
+    finally:
+        lock.close()
 
 
 __all__ = [

@@ -20,8 +20,26 @@ from streamd.store.journal import TEMPORARY_SUFFIX
 _IDENTITY: Final = "identity"
 _LOCK: Final = "lock"
 _JOURNAL: Final = "journal"
+_PACKS: Final = "packs"
+COMPACTOR_LOCK: Final = "compactor.lock"
 # What a directory may hold that is not a store yet: our own beginnings, and what file systems put there.
 _NOTHING: Final = {_LOCK, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"}
+
+
+def read_identity(disk: IDisk, directory: str) -> bytes:
+    """Which store this is."""
+    path = os.path.join(directory, _IDENTITY)
+    file = disk.open(path, writable=False)
+    try:
+        identity = json.loads(bytes(file.read(0, 4096)))
+        version, store = identity["format"], UUID(identity["store"])
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreUnusable(f"{path}: damaged: {error!r}. Restore it from a backup") from error
+    finally:
+        file.close()
+    if version != VERSION:
+        raise UnknownVersion(f"{path}: the store has format {version}, this streamd reads {VERSION}")
+    return store.bytes
 
 
 class DataDirectory:
@@ -30,6 +48,7 @@ class DataDirectory:
     def __init__(self, disk: IDisk, path: str) -> None:
         self.path = path
         self.journal = os.path.join(path, _JOURNAL)
+        self.packs = os.path.join(path, _PACKS)
         self._disk = disk
         disk.make_directory(path)
         names = disk.list_directory(path)
@@ -46,27 +65,15 @@ class DataDirectory:
         try:
             self.store: bytes = self._identify(names)
             disk.make_directory(self.journal)
+            disk.make_directory(self.packs)
         except BaseException:
             lock.close()
             raise
 
     def _identify(self, names: list[str]) -> bytes:
-        path = os.path.join(self.path, _IDENTITY)
         if _IDENTITY not in names:
-            return self._found(path)
-        file = self._disk.open(path, writable=False)
-        try:
-            identity = json.loads(bytes(file.read(0, 4096)))
-            version, store = identity["format"], UUID(identity["store"])
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise StoreUnusable(f"{path}: damaged: {error!r}. Restore it from a backup") from error
-        finally:
-            file.close()
-        if version != VERSION:
-            raise UnknownVersion(f"{path}: the store has format {version}, this streamd reads {VERSION}")
-        # Whoever gave the file its name may have been killed before it was synced. Nothing else stands without it.
-        self._disk.sync_directory(self.path)
-        return store.bytes
+            return self._found(os.path.join(self.path, _IDENTITY))
+        return read_identity(self._disk, self.path)
 
     def _found(self, path: str) -> bytes:
         store = uuid4()
@@ -80,6 +87,10 @@ class DataDirectory:
         self._disk.rename(temporary, path)
         self._disk.sync_directory(self.path)
         return store.bytes
+
+    def lock_compactor(self) -> IDiskFile | None:
+        """Keep compactors out for as long as the file is open: a crashed daemon's may live a moment longer."""
+        return self._disk.lock(os.path.join(self.path, COMPACTOR_LOCK))
 
     def close(self) -> None:
         """Let somebody else have the directory."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EAGAIN, ENODATA, EOPNOTSUPP
+from urllib.parse import quote
 
 from zope.interface import Interface, implementer
 
@@ -74,6 +76,9 @@ class IDisk(Interface):
 
     def free_bytes(path: str) -> int:
         """Room left on the file system of `path`."""
+
+    def database(path: str, *, writable: bool) -> sqlite3.Connection:
+        """A SQLite database in WAL mode whose commits are synced, made where there is none and it may be written."""
 
     def lock(path: str) -> IDiskFile | None:
         """Create and lock a file for as long as it stays open; None where somebody else has it."""
@@ -192,6 +197,17 @@ class Disk:
     def free_bytes(self, path: str) -> int:
         room = os.statvfs(path)
         return room.f_bavail * room.f_frsize
+
+    def database(self, path: str, *, writable: bool) -> sqlite3.Connection:
+        mode = "rwc" if writable else "ro"
+        # Connections move between threads of a pool, one at a time: who shares one has a lock.
+        database = sqlite3.connect(
+            f"file:{quote(path)}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=30
+        )
+        if writable:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+        return database
 
     def lock(self, path: str) -> DiskFile | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

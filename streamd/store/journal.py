@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EDQUOT, ENOSPC
@@ -31,6 +30,9 @@ from streamd.store.frame import (
 )
 
 FILE_NAME: Final = re.compile(r"(\d{20})\.journal")
+FILE_ENTRIES_MAX: Final = 100_000
+"""A file with more entries is closed, whatever its size: each is a row in memory until the compactor has folded it."""
+
 TEMPORARY_SUFFIX: Final = ".tmp"
 TORN_SUFFIX: Final = ".torn"
 TEMPORARY_NAME: Final = re.compile(r"\d{20}\.journal(\.\d+\.torn)?\.tmp")
@@ -54,39 +56,6 @@ def is_full(error: OSError) -> bool:
     return error.errno in (ENOSPC, EDQUOT)
 
 
-class JournalFiles:
-    """Journal files open for reading, at most so many at a time.
-
-    A file is closed when it falls out of here and nobody reads it any more: `IDiskFile` is closed with its last
-    reference, so a read that runs in a thread keeps its own.
-    """
-
-    def __init__(self, disk: IDisk, directory: str, open_files_max: int) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._open_files_max = open_files_max
-        self._files: OrderedDict[int, IDiskFile] = OrderedDict()
-
-    def path(self, number: int) -> str:
-        """Where this file is."""
-        return os.path.join(self._directory, file_name(number))
-
-    def get(self, number: int) -> IDiskFile:
-        """The file, opened where it is not yet. Called by the reactor's thread alone."""
-        file = self._files.get(number)
-        if file is None:
-            file = self._files[number] = self._disk.open(self.path(number), writable=False)
-            if len(self._files) > self._open_files_max:
-                self._files.popitem(last=False)
-        else:
-            self._files.move_to_end(number)
-        return file
-
-    def close(self) -> None:
-        """Let go of all files."""
-        self._files.clear()
-
-
 class JournalWriter:
     """The end of the journal. Used by one thread at a time: recovery, then the writer thread."""
 
@@ -98,6 +67,7 @@ class JournalWriter:
         self._file: IDiskFile | None = None
         self._mark = 0
         self._dirty = False
+        self._entries = 0
         # A small file keeps a small reserve: with the full one nothing else would fit.
         self._reserve_bytes = min(settings.reserve_bytes, settings.journal_file_bytes // 4)
         self.number = 0
@@ -121,7 +91,8 @@ class JournalWriter:
             raise NoRoom(f"a commit of {length} bytes is over the limit of {FRAME_BYTES_MAX}")
         limit = self._settings.journal_file_bytes - (0 if removals else self._reserve_bytes)
         # A frame larger than a whole file gets one of its own.
-        if self._file is None or (self.position + length > limit and self.position > FILE_HEADER.size):
+        full = self.position + length > limit or self._entries >= FILE_ENTRIES_MAX
+        if self._file is None or (full and self.position > FILE_HEADER.size):
             self._roll(length)
         assert self._file is not None
         self.timestamp = max(self.timestamp, now)
@@ -136,6 +107,7 @@ class JournalWriter:
         self._put(frame.buffers)
         self.position += frame.length
         self.sequence += len(entries)
+        self._entries += len(entries)
         return frame, self.number
 
     def _put(self, buffers: Sequence[Buffer]) -> None:
@@ -196,6 +168,7 @@ class JournalWriter:
         self._file = file
         self._mark = mark
         self._dirty = False
+        self._entries = 0
         self.number = number
         self.position = FILE_HEADER.size + sum(map(len, frames))
 

@@ -22,21 +22,30 @@ from streamd.store.segments import Segments
 # How long writes are refused after the disk was found full, before the next one may try again.
 _FULL_SECONDS: Final = 1.0
 
+UNFOLDED_ENTRIES_MAX: Final = 400_000
+"""Entries of the journal that may be in memory before writers wait for the compactor."""
+
 
 class Pipeline:
     """Everything that is on its way to the disk."""
 
     _log = Logger()
 
-    def __init__(self, segments: Segments, writer: IWriter, sequence: int, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, segments: Segments, writer: IWriter, sequence: int, file: int, seconds: Callable[[], float]
+    ) -> None:
         self._segments = segments
         self._writer = writer
         self._seconds = seconds
         self._flying: Commit | None = None
         self._refused_at: float | None = None
+        self._waiting_for_fold = False
         self._closed: Deferred[None] | None = None
         self._ended = False
         self.gathering = Commit(1, sequence)
+        self.file = file
+        """The journal file that is written to."""
+        self.on_closed_file: Callable[[], None] = lambda: None
         self.names: dict[str, Segment | None] = {}
         """Names that pending commits give to a segment, or, None, take away."""
         self.commits = 0
@@ -82,7 +91,7 @@ class Pipeline:
         """The same for somebody who is there already."""
         self.gathering.waiters.append((waiter, result))
         if self._flying is None:
-            self._fly()
+            self._fly_on()
 
     def refuse(self, error: StoreError, *, settled: bool) -> Deferred[Any]:
         """Refuse now, or where the reason is pending itself, when that is on disk (and if it fails, with that)."""
@@ -100,6 +109,26 @@ class Pipeline:
 
     def _latest(self) -> Commit | None:
         return self.gathering if self.gathering.entries else self._flying
+
+    def _fly_on(self) -> None:
+        """Give what was gathered to the writer, unless the compactor is too far behind.
+
+        Then everything waits, connections are no longer read when they hold too much, and so writers feel it before
+        the memory, the disk and the time of a restart do.
+        """
+        if sum(self._segments.entries_in.values()) < UNFOLDED_ENTRIES_MAX:
+            self._fly()
+        elif not self._waiting_for_fold:
+            self._waiting_for_fold = True
+            self._log.warn(
+                "writers wait for the compactor: {entries} entries are not folded", entries=UNFOLDED_ENTRIES_MAX
+            )
+
+    def fold_ended(self) -> None:
+        """The compactor has caught up a little."""
+        self._waiting_for_fold = False
+        if self._flying is None and self.gathering.entries:
+            self._fly_on()
 
     def _fly(self) -> None:
         """Give what was gathered to the writer, and gather anew."""
@@ -126,8 +155,11 @@ class Pipeline:
         self._flying = None
         if self.gathering.entries:
             # Before anybody is told: the disk works while the reactor answers.
-            self._fly()
+            self._fly_on()
         commit.fire()
+        if commit.file > self.file:
+            self.file = commit.file
+            self.on_closed_file()
         self._wake()
         if self._closed is not None and self._flying is None:
             self._close_writer()
@@ -179,7 +211,10 @@ class Pipeline:
         """Take nothing more; fires when what is pending is on disk and the journal is closed."""
         if self._closed is None:
             self._closed = Deferred()
-            if self._flying is None:
+            if self._flying is None and self.gathering.entries:
+                # It waited for the compactor. The next start has a little more to replay.
+                self._fly()
+            elif self._flying is None:
                 self._close_writer()
         return self._closed
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -18,7 +18,8 @@ from streamd.batch import LENGTH_TYPE, Batch, Buffer
 from streamd.store.disk import IDiskFile
 from streamd.store.errors import ReadFailed, RecordsTruncated
 from streamd.store.frame import EVENT_HEADER_BYTES, TAG_RAW, span
-from streamd.store.segment import Extent, Segment
+from streamd.store.pack import block_crc, block_pieces
+from streamd.store.segment import PACKS, Extent, Segment
 
 # Extents that lie close together are fetched with one call: small commits are 130 bytes apart.
 _GAP_BYTES_MAX: Final = 4096
@@ -46,28 +47,38 @@ class Want(NamedTuple):
     records_max: int
 
 
-def plan(segment: Segment, want: Want) -> list[Extent]:
-    """The extents that hold what is wanted: at least one where there is anything, then up to the byte limit."""
+def plan(segment: Segment, want: Want) -> list[Extent] | None:
+    """The extents in memory that hold what is wanted: at least one where there is anything, then up to the byte limit.
+
+    None where they are in a pack, and so in the catalog.
+    """
     at_number = want.number if want.number is not None else segment.first_number
     at_offset = want.offset if want.offset is not None else segment.first_offset
     if at_number < segment.first_number or at_offset < segment.first_offset:
         raise RecordsTruncated(segment.first_number, segment.first_offset)
-    index = segment.index
-    # Only by what was asked for: empty raw records have numbers, and take no offsets.
-    at_tail = at_number >= segment.number if want.number is not None else at_offset >= segment.offset
-    if index is None or at_tail:
+    if at_number >= segment.number or at_offset >= segment.offset:
         return []
+    index = segment.index
+    if index is None:
+        return None
     row = index.row_of_number(at_number) if want.number is not None else index.row_of_offset(at_offset)
+    if row < 0:
+        return None
+    return enough((index.extent(each) for each in range(row, min(len(index), row + _EXTENTS_MAX))), want)
+
+
+def enough(extents: Iterable[Extent], want: Want) -> list[Extent]:
+    """So many of these extents as are worth fetching at once."""
     found: list[Extent] = []
-    size = count = 0
-    for each in range(row, min(len(index), row + _EXTENTS_MAX)):
-        extent = index.extent(each)
-        found.append(extent)
-        if each > row:
+    size = 0
+    for extent in extents:
+        if found:
             # The first one is not counted: who knows how much of it lies before the place that is wanted.
             size += extent.size
-        count = extent.number + extent.count - at_number
-        if size >= want.bytes_max or (want.number is not None and count >= want.records_max):
+        found.append(extent)
+        if size >= want.bytes_max or (
+            want.number is not None and extent.number + extent.count - want.number >= want.records_max
+        ):
             break
     return found
 
@@ -86,7 +97,7 @@ def fetch(extents: Sequence[Extent], files: dict[int, IDiskFile], read: Fetch) -
         try:
             data = read(files[extents[first].file], begin, length)
         except OSError as error:
-            raise ReadFailed(f"journal file {extents[first].file} at {begin}: {error}") from error
+            raise ReadFailed(f"{describe_place(extents[first])}: {error}") from error
         if data is None:
             return None
         view = memoryview(data)
@@ -115,39 +126,74 @@ def decode(extents: Sequence[Extent], bodies: Sequence[Buffer], want: Want) -> l
     runs: list[Run] = []
     size_left, records_left = want.bytes_max, want.records_max
     for extent, body in zip(extents, bodies, strict=True):
-        if len(body) != extent.length or crc32c(body) != extent.crc:
+        try:
+            found = extent_runs(extent, body)
+        except ReadFailed:
             if runs:
                 # What stands before it is good, and is read; who goes on from there meets the error.
-                break
-            raise ReadFailed(
-                f"journal file {extent.file} at {extent.position}: {extent.length} bytes do not match their checksum"
-            )
-        lengths = array(LENGTH_TYPE)
-        lengths.frombytes(body[: 4 * extent.count])
-        batch = Batch(lengths, body[4 * extent.count :])
-        first = 0 if runs else _first_wanted(extent, lengths, want)
-        last = min(extent.count, first + records_left)
-        if sum(lengths[first:last]) > size_left:
-            last = min(last, batch.fitting(first, size_left))
-            if runs and sum(lengths[first:last]) > size_left:
-                break
-        before = sum(lengths[:first])
-        part = batch.part(first, last)
-        offset = extent.offset + span(extent.tag, first, before)
-        runs.append(Run(extent.number + first, offset, extent.timestamp, extent.tag, part))
-        size_left -= part.size
-        records_left -= part.count
-        # Never on to the next extent while records of this one are left: they would be skipped.
-        if last < extent.count or size_left <= 0 or records_left <= 0:
-            break
+                return runs
+            raise
+        for run in found:
+            lengths = run.batch.lengths
+            first = 0 if runs else _first_wanted(run, want)
+            if first >= len(lengths):
+                continue
+            last = min(len(lengths), first + records_left)
+            if sum(lengths[first:last]) > size_left:
+                last = min(last, run.batch.fitting(first, size_left))
+                if runs and sum(lengths[first:last]) > size_left:
+                    return runs
+            part = run.batch.part(first, last)
+            offset = run.offset + span(run.tag, first, sum(lengths[:first]))
+            runs.append(Run(run.number + first, offset, run.timestamp, run.tag, part))
+            size_left -= part.size
+            records_left -= part.count
+            # Never on to the next run while records of this one are left: they would be skipped.
+            if last < len(lengths) or size_left <= 0 or records_left <= 0:
+                return runs
     return runs
 
 
-def _first_wanted(extent: Extent, lengths: array[int], want: Want) -> int:
-    """Which record of an extent the wanted place falls into."""
+def extent_runs(extent: Extent, body: Buffer) -> list[Run]:
+    """All records of an extent, checked."""
+    if extent.file < PACKS:
+        batch = extent_batch(extent, body)
+        return [Run(extent.number, extent.offset, extent.timestamp, extent.tag, batch)]
+    if len(body) != extent.length or block_crc(body) != extent.crc:
+        raise _damaged(extent)
+    runs: list[Run] = []
+    number, offset = extent.number, extent.offset
+    for tag, timestamp, batch in block_pieces(body):
+        runs.append(Run(number, offset, timestamp, tag, batch))
+        number += batch.count
+        offset += span(tag, batch.count, batch.size)
+    return runs
+
+
+def extent_batch(extent: Extent, body: Buffer) -> Batch:
+    """The records of an extent in the journal, checked."""
+    if len(body) != extent.length or crc32c(body) != extent.crc:
+        raise _damaged(extent)
+    lengths = array(LENGTH_TYPE)
+    lengths.frombytes(body[: 4 * extent.count])
+    return Batch(lengths, body[4 * extent.count :])
+
+
+def _damaged(extent: Extent) -> ReadFailed:
+    return ReadFailed(f"{describe_place(extent)}: {extent.length} bytes do not match their checksum")
+
+
+def describe_place(extent: Extent) -> str:
+    """Where an extent is, for a person."""
+    kind, number = ("journal file", extent.file) if extent.file < PACKS else ("pack", extent.file - PACKS)
+    return f"{kind} {number} at {extent.position}"
+
+
+def _first_wanted(run: Run, want: Want) -> int:
+    """Which record of a run the wanted place falls into; its count where that lies behind it."""
     if want.number is not None:
-        return want.number - extent.number
+        return max(want.number - run.number, 0)
     assert want.offset is not None
-    overhead = 0 if extent.tag & TAG_RAW else EVENT_HEADER_BYTES
-    ends = list(accumulate(map(overhead.__add__, lengths)))
-    return bisect_right(ends, want.offset - extent.offset)
+    overhead = 0 if run.tag & TAG_RAW else EVENT_HEADER_BYTES
+    ends = list(accumulate(map(overhead.__add__, run.batch.lengths)))
+    return bisect_right(ends, want.offset - run.offset)

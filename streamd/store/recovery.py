@@ -1,4 +1,4 @@
-"""Opening the journal: replay what is whole, cut what is torn, refuse what is damaged.
+"""Opening a store: read the catalog, replay what is whole of the journal, cut what is torn, refuse what is damaged.
 
 Damage below the highest synced position that any frame names is corruption, and so is any damage in a file that
 has a successor: that was on the medium, and somebody relies on it. Damage at or above that position is a torn tail:
@@ -11,39 +11,23 @@ failed sync the page cache can show what the medium never got.
 from __future__ import annotations
 
 import os
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
 from streamd.batch import Buffer
 from streamd.settings import StoreSettings
+from streamd.store import pack
+from streamd.store.catalog import Catalog, Pack
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import IDisk, IDiskFile
-from streamd.store.errors import StoreCorrupt, StoreUnusable, UnknownVersion
-from streamd.store.frame import (
-    ENTRY_HEADER,
-    FILE_HEADER,
-    FRAME_HEADER,
-    FileHeader,
-    decode_file_header,
-    frame_head,
-)
-from streamd.store.journal import (
-    FILE_NAME,
-    TEMPORARY_NAME,
-    TEMPORARY_SUFFIX,
-    TORN_SUFFIX,
-    JournalWriter,
-    NoRoom,
-    file_name,
-    new_mark,
-)
-from streamd.store.scan import Frame, Scanner
-from streamd.store.segments import BadEntry, Segments
-
-FIRST_SEQUENCE = 1
+from streamd.store.errors import StoreCorrupt, StoreUnusable
+from streamd.store.frame import ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, frame_head
+from streamd.store.journal import FILE_NAME, TEMPORARY_SUFFIX, TORN_SUFFIX, JournalWriter, NoRoom, new_mark
+from streamd.store.replay import Replay, read_bytes
+from streamd.store.scan import Scanner
+from streamd.store.segments import Segments
 
 
 @dataclass
@@ -62,170 +46,143 @@ class Recovery:
 
 
 def recover(disk: IDisk, directory: DataDirectory, settings: StoreSettings) -> tuple[Segments, JournalWriter, Recovery]:
-    """Replay the journal. What it returns is on the medium, and ready to be served and written to."""
+    """Read the catalog and replay the journal above it. What it returns is on the medium, and ready to be served."""
     return _Recoverer(disk, directory, settings).run()
 
 
 class _Recoverer:
     def __init__(self, disk: IDisk, directory: DataDirectory, settings: StoreSettings) -> None:
         self._disk = disk
+        self._home = directory
         self._directory = directory.journal
         self._settings = settings
         self._store = directory.store
-        self._segments = Segments()
+        self._replay = Replay(disk, directory.journal, directory.store, Segments())
         self._writer = JournalWriter(disk, self._directory, settings, self._store)
         self._report = Recovery()
 
     def run(self) -> tuple[Segments, JournalWriter, Recovery]:
-        headers = self._headers()
-        self._check_chain(headers)
+        covered = self._read_catalog()
+        headers = self._headers(covered)
+        if headers and headers[0].sequence != self._replay.sequence:
+            raise StoreCorrupt(
+                self._replay.path(headers[0].number),
+                0,
+                f"it begins at sequence {headers[0].sequence}: the files before it, from sequence "
+                f"{self._replay.sequence} on, are missing",
+            )
         self._report.files = len(headers)
         for header, successor in pairwise(headers):
-            self._replay_closed(header, successor)
+            self._replay.closed(header, successor)
         if headers:
-            first = self._replay_last(headers[-1])
-            self._remove_spent(headers, first)
+            self._replay_last(headers[-1])
         else:
-            self._begin(1, FIRST_SEQUENCE, [], new_mark())
+            self._go_on()
+            self._begin(covered + 1, self._replay.sequence, [], new_mark())
         self._writer.synced = self._writer.sequence
-        return self._segments, self._writer, self._report
+        self._report.frames = self._replay.frames_applied
+        self._report.entries = self._replay.entries_applied
+        return self._replay.segments, self._writer, self._report
 
-    # -- which files there are -----------------------------------------------------------------------------------------
+    # -- what is folded ------------------------------------------------------------------------------------------------
 
-    def _path(self, number: int) -> str:
-        return os.path.join(self._directory, file_name(number))
+    def _read_catalog(self) -> int:
+        """Take up all that the catalog knows; returns the last journal file that is in it."""
+        catalog = Catalog(self._disk, self._home.path, self._store, writable=True)
+        try:
+            self._replay.sequence, file, self._replay.timestamp = catalog.covered
+            for segment in catalog.segments():
+                self._replay.segments.adopt(segment)
+            self._check_packs(catalog.packs())
+        finally:
+            catalog.close()
+        return file
 
-    def _headers(self) -> list[FileHeader]:
+    def _check_packs(self, packs: Sequence[Pack]) -> None:
+        wanted = {each.number for each in packs}
+        for name in self._disk.list_directory(self._home.packs):
+            path = os.path.join(self._home.packs, name)
+            match = pack.FILE_NAME.fullmatch(name)
+            if match is None and not name.endswith(TEMPORARY_SUFFIX):
+                raise StoreUnusable(f"{path}: this file is not part of the store. Move it elsewhere")
+            if match is None or int(match[1]) not in wanted:
+                # One in the making, or one that the catalog does not know: what it holds is still in the journal, or
+                # in the pack that it was merged into.
+                self._disk.unlink(path)
+            else:
+                wanted.discard(int(match[1]))
+                self._check_pack(path, int(match[1]))
+        for number in wanted:
+            raise StoreCorrupt(os.path.join(self._home.packs, pack.file_name(number)), 0, "the file is missing")
+
+    def _check_pack(self, path: str, number: int) -> None:
+        file = self._disk.open(path, writable=False)
+        try:
+            wrong = pack.check_file_header(read_bytes(path, file, 0, pack.FILE_HEADER.size), self._store, number)
+        finally:
+            file.close()
+        if wrong is not None:
+            raise StoreCorrupt(path, 0, wrong)
+
+    # -- which journal files there are ---------------------------------------------------------------------------------
+
+    def _headers(self, covered: int) -> list[FileHeader]:
         numbers = []
         for name in self._disk.list_directory(self._directory):
             path = os.path.join(self._directory, name)
             if match := FILE_NAME.fullmatch(name):
-                numbers.append(int(match[1]))
-            elif TEMPORARY_NAME.fullmatch(name):
+                if int(match[1]) > covered:
+                    numbers.append(int(match[1]))
+                else:
+                    self._disk.unlink(path)
+            elif name.endswith(TEMPORARY_SUFFIX):
                 self._disk.unlink(path)
             elif not name.endswith(TORN_SUFFIX):
                 raise StoreUnusable(f"{path}: this file is not part of the store. Move it elsewhere")
-        headers = [self._header(number, last=number == numbers[-1]) for number in numbers]
-        return [header for header in headers if header is not None]
+        if numbers and self._never_written(numbers[-1]):
+            # Nothing in it was ever acknowledged.
+            self._disk.unlink(self._replay.path(numbers.pop()))
+        return [self._replay.header(number) for number in numbers]
 
-    def _header(self, number: int, *, last: bool) -> FileHeader | None:
-        path = self._path(number)
+    def _never_written(self, number: int) -> bool:
+        path = self._replay.path(number)
         file = self._disk.open(path, writable=False)
         try:
-            data = self._read(path, file, 0, FILE_HEADER.size)
-            if last and not any(data) and self._is_zero(path, file):
-                # Made, and never written to: nothing in it was ever acknowledged.
-                self._disk.unlink(path)
-                return None
+            if any(read_bytes(path, file, 0, FILE_HEADER.size)):
+                return False
+            return not any(read_bytes(path, file, 0, min(file.size(), 1 << 20)))
         finally:
             file.close()
-        header = decode_file_header(data)
-        if isinstance(header, int):
-            raise UnknownVersion(f"{path}: the file has format {header}, which this streamd does not read")
-        if header is None:
-            raise StoreCorrupt(path, 0, "the file header is damaged")
-        if header.store != self._store:
-            raise StoreUnusable(f"{path}: this file belongs to another store. Move it elsewhere")
-        if header.number != number:
-            raise StoreUnusable(
-                f"{path}: this is a copy of {file_name(header.number)} under another name. Move it elsewhere"
-            )
-        return header
 
-    def _is_zero(self, path: str, file: IDiskFile) -> bool:
-        step = 1 << 20
-        return all(
-            not bytes(self._read(path, file, position, step)).strip(b"\0") for position in range(0, file.size(), step)
-        )
+    # -- the last one --------------------------------------------------------------------------------------------------
 
-    def _read(self, path: str, file: IDiskFile, position: int, length: int) -> Buffer:
-        try:
-            return file.read(position, length)
-        except OSError as error:
-            raise StoreCorrupt(path, position, f"the disk can't read it: {error}") from error
+    def _go_on(self) -> None:
+        self._writer.sequence = self._replay.sequence
+        self._writer.timestamp = self._replay.timestamp
 
-    def _check_chain(self, headers: Sequence[FileHeader]) -> None:
-        if headers and headers[0].sequence != FIRST_SEQUENCE:
-            raise StoreCorrupt(
-                self._path(headers[0].number), 0, f"the files before it, from sequence {FIRST_SEQUENCE} on, are missing"
-            )
-
-    # -- what is in them -----------------------------------------------------------------------------------------------
-
-    def _frames(self, path: str, scanner: Scanner) -> Iterator[Frame]:
-        try:
-            yield from scanner.frames()
-        except OSError as error:
-            raise StoreCorrupt(path, scanner.position, f"the disk can't read it: {error}") from error
-
-    def _apply(self, path: str, frame: Frame, file: int, shift: int = 0) -> None:
-        """Let a frame take effect, as one that stands `shift` bytes further on in `file`."""
-        for at, (header, (position, body)) in enumerate(zip(frame.headers, frame.bodies, strict=True)):
-            try:
-                self._segments.apply(header, frame.sequence + at, frame.timestamp, file, position + shift, body)
-            except (BadEntry, ValueError, struct.error) as error:
-                raise StoreCorrupt(path, frame.position, f"entry {frame.sequence + at}: {error}") from error
-        self._writer.sequence = frame.end_sequence
-        self._writer.timestamp = max(self._writer.timestamp, frame.timestamp)
-        self._report.frames += 1
-        self._report.entries += len(frame.headers)
-
-    def _replay_closed(self, header: FileHeader, successor: FileHeader) -> None:
-        """A file that has a successor was synced before that existed: all of it must be there."""
-        path = self._path(header.number)
-        file = self._disk.open(path, writable=False)
-        try:
-            scanner = Scanner(file, header)
-            frames = self._frames(path, scanner)
-            while scanner.sequence < successor.sequence and (frame := next(frames, None)):
-                self._apply(path, frame, header.number)
-        finally:
-            file.close()
-        if scanner.sequence > successor.sequence:
-            raise StoreUnusable(
-                f"{self._path(successor.number)}: begins at sequence {successor.sequence}, which is inside a frame "
-                f"of {path}. One of the two is not part of this store"
-            )
-        if scanner.sequence < successor.sequence:
-            raise StoreCorrupt(
-                path,
-                scanner.position,
-                f"{scanner.damage or 'the frames end here'}; sequence {scanner.sequence} to {successor.sequence - 1} "
-                "is damaged, or a file is missing",
-            )
-
-    def _replay_last(self, header: FileHeader) -> int:
-        """Replay the last file, and begin the next one; returns the sequence that this one begins with."""
-        path = self._path(header.number)
+    def _replay_last(self, header: FileHeader) -> None:
+        path = self._replay.path(header.number)
         file = self._disk.open(path, writable=True)
         try:
             end = self._find_end(path, file, header)
             mark = new_mark()
             first, cut, again = self._replay_synced(path, file, header, end, mark)
+            self._go_on()
             self._begin(header.number + 1, first, again, mark)
             file.truncate(cut)
         except OSError as error:
             raise StoreUnusable(f"{path}: {error}") from error
         finally:
             file.close()
-        return first
-
-    def _remove_spent(self, headers: Sequence[FileHeader], first: int) -> None:
-        """Remove files without an entry that counts: a thousand restarts leave no thousand files behind."""
-        if self._writer.number == headers[-1].number:
-            # No new file, so the names of those that are there may not be on the medium.
-            return
-        ends = [*[header.sequence for header in headers[1:]], first]
-        spent = [header for header, end in zip(headers, ends, strict=True) if header.sequence == end]
-        for header in spent:
-            self._disk.unlink(self._path(header.number))
-        if spent:
+        if cut == FILE_HEADER.size and self._writer.number > header.number:
+            # Nothing is left in it: a daemon that is restarted a thousand times leaves no thousand files behind.
+            self._disk.unlink(path)
             self._disk.sync_directory(self._directory)
 
     def _find_end(self, path: str, file: IDiskFile, header: FileHeader) -> Scanner:
         """Where the good frames of the last file end, and that nothing that was synced is missing there."""
         scanner = Scanner(file, header)
-        for _ in self._frames(path, scanner):
+        for _ in self._replay.frames(path, scanner):
             pass
         if scanner.sequence < scanner.synced_behind():
             raise StoreCorrupt(path, scanner.position, scanner.damage or "frames that were synced are missing")
@@ -266,26 +223,26 @@ class _Recoverer:
         first, cut = end.sequence, end.position
         again: list[Buffer] = []
         target = FILE_HEADER.size
-        for frame in self._frames(path, scanner):
+        for frame in self._replay.frames(path, scanner):
             if frame.sequence < end.synced:
-                self._apply(path, frame, header.number)
+                self._replay.apply(path, frame, header.number)
                 continue
             if not frame.headers:
                 # The last word of a daemon that stopped in order.
                 continue
             if not again:
                 first, cut = frame.sequence, frame.position
-            raw = memoryview(self._read(path, file, frame.position, frame.length))
+            raw = memoryview(read_bytes(path, file, frame.position, frame.length))
             table = raw[FRAME_HEADER.size :][: ENTRY_HEADER.size * len(frame.headers)]
             head = frame_head(
                 table, mark, target, frame.length, frame.sequence, first, frame.timestamp, len(frame.headers)
             )
             again += [head, raw[FRAME_HEADER.size :]]
-            self._apply(path, frame, header.number + 1, target - frame.position)
+            self._replay.apply(path, frame, header.number + 1, target - frame.position)
             target += frame.length
             self._report.rewritten += 1
-        self._writer.timestamp = max(self._writer.timestamp, header.timestamp)
-        self._writer.sequence = end.sequence
+        self._replay.timestamp = max(self._replay.timestamp, header.timestamp)
+        self._replay.sequence = end.sequence
         return first, cut, again
 
     def _begin(self, number: int, sequence: int, frames: Sequence[Buffer], mark: int) -> None:

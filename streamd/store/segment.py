@@ -17,6 +17,9 @@ from streamd.store.ranges import Acknowledged
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
+PACKS: Final = 1 << 40
+"""Added to the number of a pack where it stands beside numbers of journal files."""
+
 _ROW: Final = 6
 _POSITION_BITS: Final = 40
 _POSITION_MASK: Final = (1 << _POSITION_BITS) - 1
@@ -89,6 +92,11 @@ class Index:
         """The row of the extent that holds this offset, or -1 where that lies before the first."""
         rows = self._rows
         return bisect_right(range(len(self)), offset, key=lambda row: rows[row * _ROW + 1]) - 1
+
+    def rows_up_to_file(self, file: int) -> int:
+        """How many rows name this file or an earlier one. Files rise with rows."""
+        rows = self._rows
+        return bisect_right(range(len(self)), file, key=lambda row: rows[row * _ROW + 3] >> _POSITION_BITS)
 
     def drop_rows(self, rows: int) -> None:
         """Forget the first rows: what they name is truncated."""
@@ -222,9 +230,17 @@ class Segment:
             if first_number >= self.number:
                 self.index = None
             else:
-                self.index.drop_rows(self.index.row_of_number(first_number))
+                # The place may lie before the rows: then it is in a pack.
+                self.index.drop_rows(max(self.index.row_of_number(first_number), 0))
         for group in (self.groups or {}).values():
             group.skip_to(first_number)
+
+    def packed(self, file: int) -> None:
+        """What stands in journal files up to this one is in a pack now: the catalog knows where."""
+        if self.index is not None:
+            self.index.drop_rows(self.index.rows_up_to_file(file))
+            if not len(self.index):
+                self.index = None
 
     def set_level(self, writer: bytes, level: int) -> None:
         """Remember how far this writer's data is stored."""

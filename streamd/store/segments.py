@@ -27,6 +27,10 @@ class Segments:
         """Segments whose creation is pending: the objects that their creators hold already."""
         self.woken: list[Segment] = []
         """Segments that changed while somebody waited for that. Whoever calls `apply` takes them from here."""
+        self.by_file: dict[int, set[Segment]] = {}
+        """For each journal file, the segments that have records in it: those that a fold of it concerns."""
+        self.entries_in: dict[int, int] = {}
+        """For each journal file that is not folded, how many entries of it are in memory."""
         self._payload: tuple[Header, int] | None = None
 
     def apply(
@@ -34,6 +38,7 @@ class Segments:
     ) -> None:
         """Let one entry take effect. `position` is where its body stands in `file`."""
         kind = header.kind
+        self.entries_in[file] = self.entries_in.get(file, 0) + 1
         if kind == Kind.APPEND:
             self._append(self._segment(header.segment), header, timestamp, file, position)
         elif kind == Kind.PAYLOAD:
@@ -80,6 +85,7 @@ class Segments:
                 header.tag,
             )
         )
+        self.by_file.setdefault(file, set()).add(segment)
         if segment.waiters:
             self.woken.append(segment)
 
@@ -88,10 +94,14 @@ class Segments:
             raise BadEntry(f"segment {header.segment} is created at sequence {sequence}")
         segment = self.claimed.pop(sequence, None) or Segment(sequence, name)
         segment.created = segment.modified = timestamp
+        self.adopt(segment)
+
+    def adopt(self, segment: Segment) -> None:
+        """Take a segment up: one that was created, or one that the catalog knows."""
         segment.committed = True
-        self.by_id[sequence] = segment
+        self.by_id[segment.id] = segment
         # A segment that is deleted later in the same frame may still have the name: the newer one wins.
-        self.by_name[name] = segment
+        self.by_name[segment.name] = segment
 
     def _change(self, segment: Segment, header: Header, body: Buffer) -> None:
         kind = header.kind

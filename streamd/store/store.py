@@ -17,12 +17,12 @@ from twisted.internet.defer import Deferred, succeed
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store.commit import Commit, IWriter, Waiter
+from streamd.store.compaction import Compaction
 from streamd.store.errors import (
     AttributeMismatch,
     LevelGap,
     LevelOverlap,
     NoSuchSegment,
-    ReadFailed,
     RequestTooLarge,
     SegmentExists,
     SegmentSealed,
@@ -30,15 +30,18 @@ from streamd.store.errors import (
     StoreReadOnly,
 )
 from streamd.store.frame import ENTRY_BYTES_MAX, Entry, Kind, encode_keyed, span
-from streamd.store.journal import JournalFiles
 from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
 from streamd.store.pipeline import Pipeline
-from streamd.store.read import Run, Want, decode, fetch, plan
-from streamd.store.segment import Segment
+from streamd.store.read import Run, Want
+from streamd.store.reader import Reader, Threads
+from streamd.store.segment import PACKS, Segment
 from streamd.store.segments import Segments
 
 REQUEST_BYTES_MAX: Final = 256 << 20
 """No single append may be larger, whatever the limits of the protocols say."""
+
+# Segments that are told of a fold in one turn of the reactor.
+_SEGMENTS_AT_ONCE: Final = 1000
 
 # Up to here an append needs no check of its size.
 _SMALL_BYTES: Final = 64 << 20
@@ -66,33 +69,29 @@ class Append(NamedTuple):
     initial: int = 0
 
 
-class Threads(NamedTuple):
-    """How the store leaves the reactor's thread, and what time it is."""
-
-    run: Callable[..., Deferred[Any]]
-    seconds: Callable[[], float]
-
-
 class Store:
     """An open store. Made by `streamd.store.open_store`."""
 
     def __init__(
         self,
         segments: Segments,
-        files: JournalFiles,
+        reader: Reader,
         writer: IWriter,
         sequence: int,
+        file: int,
         settings: StoreSettings,
         threads: Threads,
         on_closed: Callable[[], None],
     ) -> None:
         self._segments = segments
-        self._files = files
+        self._reader = reader
         self._settings = settings
         self._threads = threads
         self._on_closed = on_closed
         self._closing: Deferred[None] | None = None
-        self._pipeline = Pipeline(segments, writer, sequence, threads.seconds)
+        self.compaction: Compaction | None = None
+        """The compactor's process; None where somebody else takes care of that, or nobody."""
+        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -399,34 +398,13 @@ class Store:
 
         Nothing at the tail. RecordsTruncated where they are gone.
         """
-        return self._read(segment, Want(number, None, bytes_max, records_max))
+        return self._reader.read(segment, Want(number, None, bytes_max, records_max))
 
     def read_at(
         self, segment: Segment, offset: int, *, bytes_max: int, records_max: int = 1 << 62
     ) -> Deferred[list[Run]]:
         """The same from an offset on: the first run begins with the record that holds it."""
-        return self._read(segment, Want(None, offset, bytes_max, records_max))
-
-    def _read(self, segment: Segment, want: Want) -> Deferred[list[Run]]:
-        if segment.deleted:
-            raise NoSuchSegment(segment.name)
-        extents = plan(segment, want)
-        if not extents:
-            return succeed([])
-        try:
-            files = {number: self._files.get(number) for number in {extent.file for extent in extents}}
-        except OSError as error:
-            raise ReadFailed(str(error)) from error
-        bodies = fetch(extents, files, lambda file, position, length: file.read_now(position, length))
-        if bodies is not None:
-            return succeed(decode(extents, bodies, want))
-
-        def cold() -> list[Run]:
-            found = fetch(extents, files, lambda file, position, length: file.read(position, length))
-            assert found is not None
-            return decode(extents, found, want)
-
-        return self._threads.run(cold)
+        return self._reader.read(segment, Want(None, offset, bytes_max, records_max))
 
     def wait(self, segment: Segment, number: int) -> Deferred[None]:
         """Fires when record `number` is there to be read, or when it never will be: sealed, or deleted.
@@ -446,16 +424,66 @@ class Store:
         segment.waiters[deferred] = number
         return deferred
 
+    # -- compaction ----------------------------------------------------------------------------------------------------
+
+    @property
+    def closed_file(self) -> int:
+        """The last journal file that is complete: what can be folded."""
+        return self._pipeline.file - 1
+
+    @property
+    def unfolded_entries(self) -> int:
+        """Entries of the journal that are in memory because no pack has them yet."""
+        return sum(self._segments.entries_in.values())
+
+    def on_closed_file(self, call: Callable[[], None]) -> None:
+        """Call this each time a journal file is complete."""
+        self._pipeline.on_closed_file = call
+
+    def folded(self, file: int) -> Deferred[None]:
+        """The compactor has put all journal files up to this one into packs: read from there, and remove them.
+
+        Segments are told in small groups, a turn of the reactor for each: until all of them know, the files stay.
+        """
+        by_file, entries_in = self._segments.by_file, self._segments.entries_in
+        concerned: set[Segment] = set()
+        for number in [each for each in by_file if each <= file]:
+            concerned |= by_file.pop(number)
+        done: Deferred[None] = Deferred()
+
+        def some() -> None:
+            for _ in range(min(_SEGMENTS_AT_ONCE, len(concerned))):
+                concerned.pop().packed(file)
+            if concerned:
+                self._threads.later(some)
+                return
+            gone = [number for number in entries_in if number <= file]
+            for number in gone:
+                del entries_in[number]
+            self._pipeline.fold_ended()
+            self._reader.remove(gone).chainDeferred(done)
+
+        some()
+        return done
+
+    def merged(self, packs: Sequence[int]) -> Deferred[None]:
+        """The compactor has put what these packs held elsewhere."""
+        return self._reader.remove([PACKS + number for number in packs])
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def close(self) -> Deferred[None]:
         """Write what is pending, sync, and give the data directory back."""
         if self._closing is None:
-            self._closing = self._pipeline.close().addCallback(self._closed)
+            closed = self._pipeline.close()
+            if self.compaction is not None:
+                stopped = self.compaction.stop()
+                closed.addCallback(lambda _: stopped)
+            self._closing = closed.addCallback(self._closed)
         return self._closing
 
     def _closed(self, _: object) -> None:
-        self._files.close()
+        self._reader.close()
         self._on_closed()
 
     def _check_writable(self) -> None:

@@ -1,0 +1,308 @@
+"""Compaction: closed journal files become a pack and rows of the catalog; packs are merged when that pays.
+
+Order is everything. The pack is synced under its name before the catalog knows it; the catalog's one transaction moves
+`covered`; only then may the journal files go. After a crash anywhere: a pack without a row is an orphan and goes, a
+journal file at or below `covered` goes, and replay starts above it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Final, NamedTuple
+
+from streamd.batch import Buffer
+from streamd.store import pack
+from streamd.store.catalog import Catalog, Pack, Row
+from streamd.store.disk import IDisk, IDiskFile
+from streamd.store.errors import ReadFailed
+from streamd.store.frame import Header, Kind
+from streamd.store.journal import FILE_NAME, file_name
+from streamd.store.read import extent_batch, fetch
+from streamd.store.replay import Replay
+from streamd.store.segment import Segment
+from streamd.store.segments import Segments
+
+# Extents whose bodies are fetched together.
+_FETCH: Final = 256
+
+# Packs that are merged at a time, and when: so many of about the same size, with blocks that are small on average.
+_MERGE_PACKS: Final = 8
+_TIER_PACKS: Final = 4
+_TIER_FACTOR: Final = 4
+_SMALL_BLOCK_BYTES: Final = 64 << 10
+_SMALL_PACK_BYTES: Final = 16 << 20
+_MERGED_BYTES_MAX: Final = 1 << 30
+# A pack of which less than this is needed is written again.
+_LIVE_LEAST: Final = 0.5
+
+
+class Folded(NamedTuple):
+    """What a fold did."""
+
+    file: int
+    """The last journal file that is in the catalog now."""
+    pack: int | None
+    pack_bytes: int
+
+
+class Folder:
+    """Folds journal files and merges packs. One at a time has a store's catalog open for writing."""
+
+    def __init__(self, disk: IDisk, journal: str, packs: str, store: bytes, catalog: Catalog) -> None:
+        self._disk = disk
+        self._journal = journal
+        self._packs = packs
+        self._store = store
+        self._catalog = catalog
+
+    # -- journal files -------------------------------------------------------------------------------------------------
+
+    def fold(self, last: int) -> Folded:
+        """Fold all files up to `last`, which must have a successor. What was folded before changes nothing."""
+        sequence, file, timestamp = self._catalog.covered
+        numbers = [number for number in journal_numbers(self._disk, self._journal) if number > file]
+        if not numbers or last < numbers[0]:
+            return Folded(max(file, last), None, 0)
+        replay = Replay(self._disk, self._journal, self._store, _Touched(self._catalog))
+        replay.sequence, replay.timestamp = sequence, timestamp
+        headers = [replay.header(number) for number in numbers]
+        for header, successor in pairwise(headers):
+            if header.number <= last:
+                replay.closed(header, successor)
+                file = header.number
+        touched = replay.segments
+        assert isinstance(touched, _Touched)
+        number = self._catalog.next_pack
+        writer = pack.PackWriter(self._disk, self._packs, number, self._store)
+        try:
+            rows = list(self._pack_segments(touched, writer))
+            if rows:
+                writer.finish()
+            else:
+                writer.abandon()
+        except BaseException:
+            writer.abandon()
+            raise
+        with self._catalog:
+            for segment in touched.known.values():
+                if segment.deleted:
+                    self._catalog.drop_segment(segment.id)
+                else:
+                    self._catalog.put_segment(segment)
+            self._catalog.add_extents(rows)
+            if rows:
+                self._catalog.add_pack(number, writer.size, writer.blocks)
+            self._catalog.set_covered(replay.sequence, file, replay.timestamp)
+            self._catalog.count_live()
+        return Folded(file, number if rows else None, writer.size if rows else 0)
+
+    def _pack_segments(self, touched: _Touched, writer: pack.PackWriter) -> Iterator[Row]:
+        files: dict[int, IDiskFile] = {}
+        shared: dict[tuple[int, int], pack.Block] = {}
+        for id in sorted(touched.known):
+            segment = touched.known[id]
+            if segment.deleted or segment.index is None:
+                continue
+            yield from _Packing(writer, segment.id).run(self._sources(segment, touched.shared, files), shared)
+
+    def _sources(
+        self, segment: Segment, shared: set[tuple[int, int]], files: dict[int, IDiskFile]
+    ) -> Iterator[_Source]:
+        assert segment.index is not None
+        for first in range(0, len(segment.index), _FETCH):
+            extents = [segment.index.extent(row) for row in range(first, min(first + _FETCH, len(segment.index)))]
+            for extent in extents:
+                if extent.file not in files:
+                    path = os.path.join(self._journal, file_name(extent.file))
+                    files[extent.file] = self._disk.open(path, writable=False)
+            bodies = fetch(extents, files, lambda file, position, length: file.read(position, length))
+            assert bodies is not None
+            for extent, body in zip(extents, bodies, strict=True):
+                piece = pack.Piece(extent.tag, extent.timestamp, extent_batch(extent, body))
+                place = (extent.file, extent.position)
+                yield _Source(extent.number, extent.offset, [piece], place if place in shared else None)
+
+    # -- packs ---------------------------------------------------------------------------------------------------------
+
+    def choose(self) -> list[int]:
+        """The packs that are best merged now; none where all is well."""
+        packs = self._catalog.packs()
+        dead = [each for each in packs if each.live < each.bytes * _LIVE_LEAST]
+        if dead:
+            return _up_to(dead)
+        small = [each for each in packs if _is_small(each)]
+        for _, tier in groupby(sorted(small, key=_tier), key=_tier):
+            alike = list(tier)
+            if len(alike) >= _TIER_PACKS:
+                return _up_to(alike)
+        return []
+
+    def merge(self, packs: Sequence[int]) -> int | None:
+        """Write what is live in these packs into one, and forget them. Returns its number, if anything was live."""
+        number = self._catalog.next_pack
+        writer = pack.PackWriter(self._disk, self._packs, number, self._store)
+        files: dict[int, IDiskFile] = {}
+        try:
+            rows = list(self._merge_rows(packs, writer, files))
+            if rows:
+                writer.finish()
+            else:
+                writer.abandon()
+        except BaseException:
+            writer.abandon()
+            raise
+        with self._catalog:
+            self._catalog.drop_packs(packs)
+            self._catalog.add_extents(rows)
+            if rows:
+                self._catalog.add_pack(number, writer.size, writer.blocks)
+        return number if rows else None
+
+    def _merge_rows(self, packs: Sequence[int], writer: pack.PackWriter, files: dict[int, IDiskFile]) -> Iterator[Row]:
+        rows = list(self._catalog.extents_of_packs(packs))
+        seen: dict[tuple[int, int], int] = {}
+        for row in rows:
+            seen[row.pack, row.position] = seen.get((row.pack, row.position), 0) + 1
+        several = {place for place, count in seen.items() if count > 1}
+        shared: dict[tuple[int, int], pack.Block] = {}
+        for segment, own in groupby(rows, key=lambda row: row.segment):
+            yield from _Packing(writer, segment).run((self._block(row, several, files) for row in own), shared)
+
+    def _block(self, row: Row, shared: set[tuple[int, int]], files: dict[int, IDiskFile]) -> _Source:
+        if row.pack not in files:
+            path = os.path.join(self._packs, pack.file_name(row.pack))
+            files[row.pack] = self._disk.open(path, writable=False)
+        data: Buffer = files[row.pack].read(row.position, row.length)
+        if len(data) != row.length or pack.block_crc(data) != row.crc:
+            raise ReadFailed(f"pack {row.pack} at {row.position}: {row.length} bytes do not match their checksum")
+        place = (row.pack, row.position)
+        return _Source(row.number, row.offset, list(pack.block_pieces(data)), place if place in shared else None)
+
+
+class _Source(NamedTuple):
+    """Records on their way into a pack; `shared` names the place where other segments find them too."""
+
+    number: int
+    offset: int
+    pieces: list[pack.Piece]
+    shared: tuple[int, int] | None
+
+    @property
+    def size(self) -> int:
+        return sum([piece.batch.size + 4 * piece.batch.count for piece in self.pieces])
+
+
+class _Packing:
+    """Fills blocks with the records of one segment."""
+
+    def __init__(self, writer: pack.PackWriter, segment: int) -> None:
+        self._writer = writer
+        self._segment = segment
+        self._pieces: list[pack.Piece] = []
+        self._size = 0
+        self._number = 0
+        self._offset = 0
+        self._end = -1
+
+    def run(self, sources: Iterable[_Source], shared: dict[tuple[int, int], pack.Block]) -> Iterator[Row]:
+        for source in sources:
+            size = source.size
+            if source.shared is not None:
+                yield from self._close()
+                if source.shared not in shared:
+                    shared[source.shared] = self._writer.add(pack.SHARED, 0, 0, source.pieces)
+                yield self._row(source.number, source.offset, shared[source.shared])
+                continue
+            # What does not follow on what is gathered (a hole where a merge has only some of the packs) begins anew.
+            if self._size + size > pack.BLOCK_BYTES or source.number != self._end:
+                yield from self._close()
+            if not self._pieces:
+                self._number, self._offset = source.number, source.offset
+            self._pieces += source.pieces
+            self._size += size
+            self._end = source.number + sum([piece.batch.count for piece in source.pieces])
+        yield from self._close()
+
+    def _close(self) -> Iterator[Row]:
+        if self._pieces:
+            yield self._row(
+                self._number,
+                self._offset,
+                self._writer.add(self._segment, self._number, self._offset, self._pieces),
+            )
+            self._pieces = []
+            self._size = 0
+
+    def _row(self, number: int, offset: int, block: pack.Block) -> Row:
+        return Row(
+            self._segment,
+            number,
+            offset,
+            block.records,
+            block.timestamp,
+            block.last_timestamp,
+            self._writer.number,
+            block.position,
+            block.length,
+            block.crc,
+        )
+
+
+class _Touched(Segments):
+    """The segments that the folded files name, each fetched from the catalog when it is first named."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__()
+        self._catalog = catalog
+        self.known: dict[int, Segment] = {}
+        self.shared: set[tuple[int, int]] = set()
+        """Where payloads stand that went to several segments."""
+
+    def apply(
+        self, header: Header, sequence: int, timestamp: int, file: int, position: int, body: Buffer = b""
+    ) -> None:
+        super().apply(header, sequence, timestamp, file, position, body)
+        if header.kind == Kind.PAYLOAD:
+            self.shared.add((file, position))
+        elif header.kind == Kind.CREATE:
+            self.known[sequence] = self.by_id[sequence]
+
+    def _segment(self, id: int) -> Segment:
+        if id not in self.by_id and id not in self.known:
+            segment = self._catalog.segment(id)
+            if segment is not None:
+                self.by_id[id] = self.known[id] = segment
+        return super()._segment(id)
+
+
+def journal_numbers(disk: IDisk, directory: str) -> list[int]:
+    """The numbers of the journal files that are there."""
+    return [int(match[1]) for name in disk.list_directory(directory) if (match := FILE_NAME.fullmatch(name))]
+
+
+def _is_small(each: Pack) -> bool:
+    if each.bytes >= _MERGED_BYTES_MAX // 2:
+        return False
+    return each.bytes < _SMALL_PACK_BYTES or each.bytes < _SMALL_BLOCK_BYTES * each.blocks
+
+
+def _tier(each: Pack) -> int:
+    tier = 0
+    size = each.bytes >> 20
+    while size:
+        size //= _TIER_FACTOR
+        tier += 1
+    return tier
+
+
+def _up_to(packs: Sequence[Pack]) -> list[int]:
+    chosen: list[int] = []
+    size = 0
+    for each in packs[:_MERGE_PACKS]:
+        size += each.live
+        if chosen and size > _MERGED_BYTES_MAX:
+            break
+        chosen.append(each.number)
+    return chosen

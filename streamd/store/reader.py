@@ -1,0 +1,100 @@
+"""Reading from wherever records are: the journal or a pack, unseen by who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred, succeed
+
+from streamd.store.errors import NoSuchSegment, ReadFailed
+from streamd.store.files import StoreFiles
+from streamd.store.packed import PackedIndex
+from streamd.store.read import Run, Want, decode, enough, fetch, plan
+from streamd.store.segment import PACKS, Extent, Segment
+
+
+def _at_once(call: Callable[[], None]) -> None:
+    call()
+
+
+class Threads(NamedTuple):
+    """How the store leaves the reactor's thread, and what time it is."""
+
+    run: Callable[..., Deferred[Any]]
+    seconds: Callable[[], float]
+    later: Callable[[Callable[[], None]], object] = _at_once
+    """Call something in the reactor's next turn."""
+
+
+class Reader:
+    """Reads committed records. For the reactor's thread, which it leaves where the disk would make it wait."""
+
+    def __init__(self, files: StoreFiles, packed: PackedIndex, threads: Threads) -> None:
+        self._files = files
+        self._packed = packed
+        self._threads = threads
+
+    def read(self, segment: Segment, want: Want) -> Deferred[list[Run]]:
+        """What is wanted of a segment. StoreErrors are raised, or fail the Deferred."""
+        if segment.deleted:
+            raise NoSuchSegment(segment.name)
+        extents = plan(segment, want)
+        if extents is None:
+            extents = self._packed.near(segment, want)
+        if extents is not None:
+            try:
+                return self._fetch(extents, want)
+            except FileNotFoundError:
+                pass  # a merge has just put it elsewhere: ask the catalog
+        return self._ask(segment, want, tries=2)
+
+    def _ask(self, segment: Segment, want: Want, tries: int) -> Deferred[list[Run]]:
+        """Ask the catalog where it is, and read it from there."""
+
+        def found(extents: list[Extent]) -> Deferred[list[Run]]:
+            if segment.deleted:
+                raise NoSuchSegment(segment.name)
+            self._packed.remember(segment, extents)
+            try:
+                return self._fetch(enough(extents, want), want)
+            except FileNotFoundError as error:
+                self._packed.forget()
+                if not tries:
+                    raise ReadFailed(str(error)) from error
+                return self._ask(segment, want, tries - 1)
+
+        return self._threads.run(self._packed.load, segment.id, want).addCallback(found)
+
+    def _fetch(self, extents: list[Extent], want: Want) -> Deferred[list[Run]]:
+        if not extents:
+            return succeed([])
+        try:
+            files = {number: self._files.get(number) for number in {extent.file for extent in extents}}
+        except FileNotFoundError as error:
+            if extents[0].file >= PACKS:
+                raise
+            raise ReadFailed(str(error)) from error
+        except OSError as error:
+            raise ReadFailed(str(error)) from error
+        bodies = fetch(extents, files, lambda file, position, length: file.read_now(position, length))
+        if bodies is not None:
+            return succeed(decode(extents, bodies, want))
+
+        def cold() -> list[Run]:
+            found = fetch(extents, files, lambda file, position, length: file.read(position, length))
+            assert found is not None
+            return decode(extents, found, want)
+
+        return self._threads.run(cold)
+
+    def remove(self, files: list[int]) -> Deferred[None]:
+        """Nobody needs these files any more; who is reading one goes on."""
+        self._packed.forget()
+        self._files.forget(files)
+        return self._threads.run(self._files.remove, files)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._files.close()
+        self._packed.close()
