@@ -132,7 +132,7 @@ def assemble(
         closed()
 
     writer = make_writer(journal)
-    reader = Reader(files, packed, threads)
+    reader = Reader(segments, files, packed, threads)
     return Store(segments, reader, writer, journal.sequence, journal.number, settings, threads, on_closed)
 
 

@@ -24,7 +24,7 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE segments (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, created INTEGER NOT NULL, modified INTEGER NOT NULL,
     sealed INTEGER NOT NULL, first_number INTEGER NOT NULL, first_offset INTEGER NOT NULL,
-    number INTEGER NOT NULL, offset INTEGER NOT NULL
+    number INTEGER NOT NULL, offset INTEGER NOT NULL, hidden INTEGER NOT NULL
 );
 CREATE TABLE levels (
     segment INTEGER NOT NULL, writer BLOB NOT NULL, level INTEGER NOT NULL, PRIMARY KEY (segment, writer)
@@ -60,6 +60,26 @@ class Row(NamedTuple):
     position: int
     length: int
     crc: int
+
+
+class Moved(NamedTuple):
+    """A published segment, and where its records are in its target."""
+
+    source: int
+    target: int
+    number: int
+    offset: int
+    timestamp: int
+
+    def row(self, row: Row) -> Row:
+        """A row of the source as one of the target."""
+        return row._replace(
+            segment=self.target,
+            number=row.number + self.number,
+            offset=row.offset + self.offset,
+            timestamp=max(row.timestamp, self.timestamp),
+            last_timestamp=max(row.last_timestamp, self.timestamp),
+        )
 
 
 class Pack(NamedTuple):
@@ -172,7 +192,7 @@ class Catalog:
     def put_segment(self, segment: Segment) -> None:
         """Note a segment as it is now. Its extents are told apart."""
         self._db.execute(
-            "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 segment.id,
                 segment.name,
@@ -183,6 +203,7 @@ class Catalog:
                 segment.first_offset,
                 segment.number,
                 segment.offset,
+                int(segment.hidden),
             ),
         )
         self._clear(segment.id)
@@ -218,6 +239,15 @@ class Catalog:
             self._db.execute(f"DELETE FROM {table} WHERE segment = ?", (id,))
 
     # -- extents and packs ---------------------------------------------------------------------------------------------
+
+    def move_extents(self, moved: Moved) -> None:
+        """Make the extents of a published segment those of its target."""
+        self._db.execute(
+            "UPDATE extents SET segment = :target, number = number + :number, offset = offset + :offset, "
+            "timestamp = max(timestamp, :timestamp), last_timestamp = max(last_timestamp, :timestamp) "
+            "WHERE segment = :source",
+            moved._asdict(),
+        )
 
     def add_extents(self, rows: Iterable[Row]) -> None:
         """Note where records are."""
@@ -287,10 +317,10 @@ def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]
 
 
 def _segment(row: tuple[Any, ...]) -> Segment:
-    id, name, created, modified, sealed, first_number, first_offset, number, offset = row
+    id, name, created, modified, sealed, first_number, first_offset, number, offset, hidden = row
     segment = Segment(id, name)
     segment.created, segment.modified = created, modified
-    segment.sealed = bool(sealed)
+    segment.sealed, segment.hidden = bool(sealed), bool(hidden)
     segment.first_number, segment.first_offset = first_number, first_offset
     segment.number, segment.offset = number, offset
     segment.committed = True

@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 
 from streamd.batch import Buffer
 from streamd.store import pack
-from streamd.store.catalog import Catalog, Pack, Row
+from streamd.store.catalog import Catalog, Moved, Pack, Row
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import ReadFailed
 from streamd.store.frame import Header, Kind
 from streamd.store.journal import FILE_NAME, file_name
 from streamd.store.read import extent_batch, fetch
 from streamd.store.replay import Replay
-from streamd.store.segment import Segment
+from streamd.store.segment import PUBLISHED, Segment
 from streamd.store.segments import Segments
 
 # Extents whose bodies are fetched together.
@@ -77,7 +77,10 @@ class Folder:
         number = self._catalog.next_pack
         writer = pack.PackWriter(self._disk, self._packs, number, self._store)
         try:
-            rows = list(self._pack_segments(touched, writer))
+            moved = {each.source: each for each in touched.moved}
+            packed = self._pack_segments(touched, writer)
+            rows = [moved[row.segment].row(row) if row.segment in moved else row for row in packed]
+            rows = [row for row in rows if touched.needs(row)]
             if rows:
                 writer.finish()
             else:
@@ -86,8 +89,10 @@ class Folder:
             writer.abandon()
             raise
         with self._catalog:
+            for each in touched.moved:
+                self._catalog.move_extents(each)
             for segment in touched.known.values():
-                if segment.deleted:
+                if segment.deleted or segment.published:
                     self._catalog.drop_segment(segment.id)
                 else:
                     self._catalog.put_segment(segment)
@@ -112,7 +117,8 @@ class Folder:
     ) -> Iterator[_Source]:
         assert segment.index is not None
         for first in range(0, len(segment.index), _FETCH):
-            extents = [segment.index.extent(row) for row in range(first, min(first + _FETCH, len(segment.index)))]
+            rows = range(first, min(first + _FETCH, len(segment.index)))
+            extents = [each for row in rows if not (each := segment.index.extent(row)).tag & PUBLISHED]
             for extent in extents:
                 if extent.file not in files:
                     path = os.path.join(self._journal, file_name(extent.file))
@@ -257,6 +263,7 @@ class _Touched(Segments):
         super().__init__()
         self._catalog = catalog
         self.known: dict[int, Segment] = {}
+        self.moved: list[Moved] = []
         self.shared: set[tuple[int, int]] = set()
         """Where payloads stand that went to several segments."""
 
@@ -268,6 +275,14 @@ class _Touched(Segments):
             self.shared.add((file, position))
         elif header.kind == Kind.CREATE:
             self.known[sequence] = self.by_id[sequence]
+        elif header.kind == Kind.PUBLISH:
+            source = int.from_bytes(body, "little")
+            self.moved.append(Moved(source, header.segment, header.number, header.offset, timestamp))
+
+    def needs(self, row: Row) -> bool:
+        """Whether anybody can still ask for these records: what they were published into may be gone by now."""
+        segment = self.known[row.segment]
+        return not segment.deleted and row.number + row.records > segment.first_number
 
     def _segment(self, id: int) -> Segment:
         if id not in self.by_id and id not in self.known:

@@ -66,7 +66,7 @@ NO_WRITER: Final = bytes(16)
 class Kind(IntEnum):
     """What an entry does. Fields that a kind does not name are zero."""
 
-    CREATE = 1  # segment: its own sequence number; body: the name
+    CREATE = 1  # segment: its own sequence number; count: 1 where it is hidden; body: the name
     DELETE = 2  # segment
     SEAL = 3  # segment
     TRUNCATE = 4  # segment; number, offset: of the first retained record
@@ -78,6 +78,9 @@ class Kind(IntEnum):
     GROUP_ACK = 10  # segment; count; body: name length u16, name, as many (first u64, end u64) acknowledged
     GROUP_DROP = 11  # segment; body: the group's name
     ATTRIBUTE = 12  # segment; count: 1 to set, 0 to remove; body: key length u16, key, value
+    PUBLISH = (
+        13  # segment; number, offset: of the first record; body: id u64 of the hidden segment that becomes part of it
+    )
 
 
 REMOVALS: Final = frozenset({Kind.DELETE, Kind.TRUNCATE, Kind.GROUP_SET, Kind.GROUP_ACK, Kind.GROUP_DROP})

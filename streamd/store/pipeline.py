@@ -26,6 +26,12 @@ UNFOLDED_ENTRIES_MAX: Final = 400_000
 """Entries of the journal that may be in memory before writers wait for the compactor."""
 
 
+Name = tuple[bool, str]
+"""Whether a segment is hidden, and what it is called: hidden ones have names of their own."""
+
+_NOBODY: Final = object()
+
+
 class Pipeline:
     """Everything that is on its way to the disk."""
 
@@ -46,7 +52,7 @@ class Pipeline:
         self.file = file
         """The journal file that is written to."""
         self.on_closed_file: Callable[[], None] = lambda: None
-        self.names: dict[str, Segment | None] = {}
+        self.names: dict[Name, Segment | None] = {}
         """Names that pending commits give to a segment, or, None, take away."""
         self.commits = 0
 
@@ -65,11 +71,12 @@ class Pipeline:
         """Whether the disk was found full just now."""
         return self._refused_at is not None and self._seconds() - self._refused_at < _FULL_SECONDS
 
-    def claimed(self, name: str) -> Segment | None:
+    def claimed(self, name: Name) -> Segment | None:
         """Who has this name, once everything pending is on disk."""
         if name in self.names:
             return self.names[name]
-        return self._segments.by_name.get(name)
+        hidden, text = name
+        return (self._segments.hidden if hidden else self._segments.by_name).get(text)
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
@@ -169,10 +176,12 @@ class Pipeline:
         for segment in commit.touched:
             if segment.touched == commit.number:
                 segment.claims = None
-                if self.names and segment.name in self.names:
-                    claimed = self.names[segment.name]
-                    if claimed is segment or (claimed is None and segment.deleted):
-                        del self.names[segment.name]
+                if not self.names:
+                    continue
+                name = (segment.hidden, segment.name)
+                claimed = self.names.get(name, _NOBODY)
+                if claimed is segment or (claimed is None and segment.deleted):
+                    del self.names[name]
 
     def _fail(self, error: NoRoom) -> None:
         """There was no room: everything pending fails, and the places go back to the committed ones."""

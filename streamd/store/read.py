@@ -19,7 +19,7 @@ from streamd.store.disk import IDiskFile
 from streamd.store.errors import ReadFailed, RecordsTruncated
 from streamd.store.frame import EVENT_HEADER_BYTES, TAG_RAW, span
 from streamd.store.pack import block_crc, block_pieces
-from streamd.store.segment import PACKS, Extent, Segment
+from streamd.store.segment import PACKS, PUBLISHED, Extent, Segment
 
 # Extents that lie close together are fetched with one call: small commits are 130 bytes apart.
 _GAP_BYTES_MAX: Final = 4096
@@ -72,6 +72,9 @@ def enough(extents: Iterable[Extent], want: Want) -> list[Extent]:
     found: list[Extent] = []
     size = 0
     for extent in extents:
+        if extent.tag & PUBLISHED:
+            # It stands for a whole segment: who reads it reads that.
+            return found or [extent]
         if found:
             # The first one is not counted: who knows how much of it lies before the place that is wanted.
             size += extent.size
@@ -164,7 +167,8 @@ def extent_runs(extent: Extent, body: Buffer) -> list[Run]:
     runs: list[Run] = []
     number, offset = extent.number, extent.offset
     for tag, timestamp, batch in block_pieces(body):
-        runs.append(Run(number, offset, timestamp, tag, batch))
+        # Records that were published later than they were written have the time of that, which the extent tells.
+        runs.append(Run(number, offset, max(timestamp, extent.timestamp), tag, batch))
         number += batch.count
         offset += span(tag, batch.count, batch.size)
     return runs

@@ -11,7 +11,8 @@ from streamd.store.errors import NoSuchSegment, ReadFailed
 from streamd.store.files import StoreFiles
 from streamd.store.packed import PackedIndex
 from streamd.store.read import Run, Want, decode, enough, fetch, plan
-from streamd.store.segment import PACKS, Extent, Segment
+from streamd.store.segment import PACKS, PUBLISHED, Extent, Segment
+from streamd.store.segments import Segments
 
 
 def _at_once(call: Callable[[], None]) -> None:
@@ -30,7 +31,8 @@ class Threads(NamedTuple):
 class Reader:
     """Reads committed records. For the reactor's thread, which it leaves where the disk would make it wait."""
 
-    def __init__(self, files: StoreFiles, packed: PackedIndex, threads: Threads) -> None:
+    def __init__(self, segments: Segments, files: StoreFiles, packed: PackedIndex, threads: Threads) -> None:
+        self._segments = segments
         self._files = files
         self._packed = packed
         self._threads = threads
@@ -42,12 +44,38 @@ class Reader:
         extents = plan(segment, want)
         if extents is None:
             extents = self._packed.near(segment, want)
+        if extents and extents[0].tag & PUBLISHED:
+            return self._read_published(segment, extents[0], want)
         if extents is not None:
             try:
                 return self._fetch(extents, want)
             except FileNotFoundError:
                 pass  # a merge has just put it elsewhere: ask the catalog
         return self._ask(segment, want, tries=2)
+
+    def _read_published(self, segment: Segment, extent: Extent, want: Want) -> Deferred[list[Run]]:
+        """Read from the segment that this one took up, as if it were its own."""
+        source = self._segments.by_id[extent.position]
+        if want.number is not None:
+            inner = want._replace(number=want.number - extent.number)
+        else:
+            assert want.offset is not None
+            inner = want._replace(offset=want.offset - extent.offset)
+
+        def shifted(runs: list[Run]) -> list[Run] | Deferred[list[Run]]:
+            if not runs:
+                # A fold has just made them this segment's own.
+                return self.read(segment, want)
+            return [
+                run._replace(
+                    number=run.number + extent.number,
+                    offset=run.offset + extent.offset,
+                    timestamp=max(run.timestamp, extent.timestamp),
+                )
+                for run in runs
+            ]
+
+        return self.read(source, inner).addCallback(shifted)
 
     def _ask(self, segment: Segment, want: Want, tries: int) -> Deferred[list[Run]]:
         """Ask the catalog where it is, and read it from there."""

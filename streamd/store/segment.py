@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 PACKS: Final = 1 << 40
 """Added to the number of a pack where it stands beside numbers of journal files."""
 
+PUBLISHED: Final = 1 << 16
+"""In the tag of an extent that stands for a whole published segment; its position is that segment's id."""
+
 _ROW: Final = 6
 _POSITION_BITS: Final = 40
 _POSITION_MASK: Final = (1 << _POSITION_BITS) - 1
@@ -129,6 +132,7 @@ class Segment:
         "first_number",
         "first_offset",
         "groups",
+        "hidden",
         "id",
         "index",
         "levels",
@@ -138,6 +142,7 @@ class Segment:
         "next_offset",
         "number",
         "offset",
+        "published",
         "sealed",
         "touched",
         "waiters",
@@ -149,6 +154,10 @@ class Segment:
         self.created = 0
         self.modified = 0
         self.committed = False
+        self.hidden = False
+        """Nobody lists it; it is to be published, or abandoned."""
+        self.published = False
+        """It was hidden and is part of another one now."""
         self.deleted = False
         self.sealed = False
         self.first_number = 0
@@ -218,6 +227,15 @@ class Segment:
         self.index.add(extent)
         self.number = extent.number + extent.count
         self.offset = extent.end_offset
+        self.modified = extent.timestamp
+
+    def took(self, source: Segment, extent: Extent, end_offset: int) -> None:
+        """The records of a hidden segment are part of this one now, by reference."""
+        if self.index is None:
+            self.index = Index()
+        self.index.add(extent)
+        self.number += source.number
+        self.offset = end_offset
         self.modified = extent.timestamp
 
     def truncated(self, first_number: int, first_offset: int) -> None:

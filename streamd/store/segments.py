@@ -10,7 +10,7 @@ from struct import iter_unpack
 
 from streamd.batch import Buffer
 from streamd.store.frame import Header, Kind, decode_keyed
-from streamd.store.segment import Extent, Segment
+from streamd.store.segment import PUBLISHED, Extent, Segment
 
 
 class BadEntry(Exception):
@@ -23,6 +23,10 @@ class Segments:
     def __init__(self) -> None:
         self.by_id: dict[int, Segment] = {}
         self.by_name: dict[str, Segment] = {}
+        self.hidden: dict[str, Segment] = {}
+        """Hidden segments, which have names of their own."""
+        self.published_in: dict[int, list[Segment]] = {}
+        """For each journal file, the hidden segments that it published: a fold makes their records the target's."""
         self.claimed: dict[int, Segment] = {}
         """Segments whose creation is pending: the objects that their creators hold already."""
         self.woken: list[Segment] = []
@@ -53,6 +57,8 @@ class Segments:
                 self._append(segment, own, timestamp, file, place)
         elif kind == Kind.CREATE:
             self._create(header, sequence, timestamp, str(body, "utf-8"))
+        elif kind == Kind.PUBLISH:
+            self._publish(header, timestamp, file, int.from_bytes(body, "little"))
         else:
             segment = self._segment(header.segment)
             segment.modified = timestamp
@@ -93,6 +99,7 @@ class Segments:
         if header.segment != sequence:
             raise BadEntry(f"segment {header.segment} is created at sequence {sequence}")
         segment = self.claimed.pop(sequence, None) or Segment(sequence, name)
+        segment.hidden = bool(header.count)
         segment.created = segment.modified = timestamp
         self.adopt(segment)
 
@@ -101,7 +108,26 @@ class Segments:
         segment.committed = True
         self.by_id[segment.id] = segment
         # A segment that is deleted later in the same frame may still have the name: the newer one wins.
-        self.by_name[segment.name] = segment
+        self.names_of(segment)[segment.name] = segment
+
+    def names_of(self, segment: Segment) -> dict[str, Segment]:
+        """Where the name of such a segment is looked up."""
+        return self.hidden if segment.hidden else self.by_name
+
+    def _publish(self, header: Header, timestamp: int, file: int, id: int) -> None:
+        target, source = self._segment(header.segment), self._segment(id)
+        if header.number != target.number or header.offset != target.offset or not source.hidden or target.hidden:
+            raise BadEntry(f"segment {id} can't be published into {target.id} at record {header.number}")
+        source.sealed = source.published = True
+        if self.hidden.get(source.name) is source:
+            del self.hidden[source.name]
+        self.published_in.setdefault(file, []).append(source)
+        if source.number:
+            extent = Extent(header.number, header.offset, timestamp, file, source.id, 0, source.number, 0, PUBLISHED)
+            target.took(source, extent, header.offset + source.offset)
+            self.by_file.setdefault(file, set()).add(target)
+        if target.waiters:
+            self.woken.append(target)
 
     def _change(self, segment: Segment, header: Header, body: Buffer) -> None:
         kind = header.kind
@@ -109,8 +135,9 @@ class Segments:
             segment.deleted = True
             segment.index = None
             del self.by_id[segment.id]
-            if self.by_name.get(segment.name) is segment:
-                del self.by_name[segment.name]
+            names = self.names_of(segment)
+            if names.get(segment.name) is segment:
+                del names[segment.name]
         elif kind == Kind.SEAL:
             segment.sealed = True
         elif kind == Kind.TRUNCATE:

@@ -57,6 +57,16 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
+class Level(NamedTuple):
+    """An ack level to be raised: the fields are those of `Store.append`."""
+
+    segment: Segment
+    writer: bytes
+    expected: int
+    level: int
+    initial: int = 0
+
+
 class Append(NamedTuple):
     """One part of an atomic append to several segments; the fields are those of `Store.append`."""
 
@@ -131,25 +141,88 @@ class Store:
 
     # -- making and ending segments ------------------------------------------------------------------------------------
 
-    def create(self, name: str) -> Deferred[Segment]:
-        """A new, empty segment."""
+    def create(self, name: str, *, hidden: bool = False) -> Deferred[Segment]:
+        """A new, empty segment. A hidden one nobody lists: it is appended to, and then published or deleted.
+
+        Hidden segments have names of their own; two of them can't have the same one.
+        """
         data = check_name(name)
         self._check_writable()
-        if self._pipeline.claimed(name) is not None:
-            return self._pipeline.refuse(SegmentExists(name), settled=name not in self._pipeline.names)
+        claimed = (hidden, name)
+        if self._pipeline.claimed(claimed) is not None:
+            return self._pipeline.refuse(SegmentExists(name), settled=claimed not in self._pipeline.names)
         commit = self._pipeline.gathering
         segment = Segment(commit.next_sequence, name)
+        segment.hidden = hidden
         self._segments.claimed[segment.id] = segment
-        self._pipeline.names[name] = segment
-        return self._pipeline.change(segment, Entry(Kind.CREATE, segment.id, body=data), segment)
+        self._pipeline.names[claimed] = segment
+        return self._pipeline.change(segment, Entry(Kind.CREATE, segment.id, count=int(hidden), body=data), segment)
+
+    def find_hidden(self, name: str) -> Segment:
+        """The committed hidden segment of that name."""
+        segment = self._segments.hidden.get(name)
+        if segment is None:
+            raise NoSuchSegment(name)
+        return segment
+
+    def publish(self, parts: Sequence[tuple[Segment, Segment]], levels: Sequence[Level] = ()) -> Deferred[None]:
+        """Make each (hidden segment, target) pair one: all of them, and the writers' ack levels, or nothing.
+
+        The bytes are not written again, and it costs the same however many there are. Where every level is stored
+        already this was done before: it is acknowledged again, and the hidden segments are deleted.
+        """
+        self._check_writable()
+        fresh = []
+        for each in levels:
+            try:
+                fresh.append(_compare(each.segment.claimed_level(each.writer), each.expected, each.level, each.initial))
+            except StoreError as error:
+                return self._pipeline.refuse(error, settled=False)
+        if any(fresh) and not all(fresh):
+            raise StoreError("some of the ack levels are stored already, others are not")
+        if levels and not any(fresh):
+            for source, _ in parts:
+                if not source.claimed_deleted:
+                    self.delete(source).addErrback(lambda failure: failure.trap(StoreError))
+            return self._pipeline.acknowledge(None, settled=False)
+        for source, target in parts:
+            for segment in (source, target):
+                if (refused := self._check(segment)) is not None:
+                    return refused
+            if target.hidden or not source.hidden or source.claimed_sealed:
+                raise StoreError(f"segment {source.name!r} can't be published into {target.name!r}")
+            if target.claimed_sealed:
+                return self._pipeline.refuse(SegmentSealed(target.name), settled=target.sealed)
+        if len({source for source, _ in parts}) < len(parts):
+            raise StoreError("a hidden segment can be published once")
+        commit = self._pipeline.gathering
+        for source, target in parts:
+            commit.close_open(target)
+            commit.touched |= {source, target}
+            source.touched = target.touched = commit.number
+            source.claim().sealed = True
+            entry = Entry(
+                Kind.PUBLISH,
+                target.id,
+                number=target.next_number,
+                offset=target.next_offset,
+                body=pack("<Q", source.id),
+            )
+            commit.add(entry)
+            target.next_number += source.next_number
+            target.next_offset += source.next_offset
+        for each in levels:
+            self._raise_level(commit, each.segment, each.writer, each.level)
+        return self._pipeline.wait(None)
 
     def delete(self, segment: Segment) -> Deferred[None]:
         """Remove a segment with its ack levels, groups and attributes."""
         if (refused := self._check(segment)) is not None:
             return refused
         segment.claim().deleted = True
-        if self._pipeline.claimed(segment.name) is segment:
-            self._pipeline.names[segment.name] = None
+        claimed = (segment.hidden, segment.name)
+        if self._pipeline.claimed(claimed) is segment:
+            self._pipeline.names[claimed] = None
         return self._pipeline.change(segment, Entry(Kind.DELETE, segment.id))
 
     def seal(self, segment: Segment) -> Deferred[None]:
@@ -447,8 +520,12 @@ class Store:
         """
         by_file, entries_in = self._segments.by_file, self._segments.entries_in
         concerned: set[Segment] = set()
+        sources: list[Segment] = []
         for number in [each for each in by_file if each <= file]:
             concerned |= by_file.pop(number)
+        published = self._segments.published_in
+        for number in [each for each in published if each <= file]:
+            sources += published.pop(number)
         done: Deferred[None] = Deferred()
 
         def some() -> None:
@@ -457,6 +534,9 @@ class Store:
             if concerned:
                 self._threads.later(some)
                 return
+            for source in sources:
+                # Its records are the target's own now.
+                self._segments.by_id.pop(source.id, None)
             gone = [number for number in entries_in if number <= file]
             for number in gone:
                 del entries_in[number]

@@ -1,0 +1,129 @@
+"""Retention: what is kept of a segment, by rules on its name, enforced in the background.
+
+A rule's limits are for what is retained: once a segment is over one, its oldest records go, in a TRUNCATE frame like any
+other, so replay never asks a clock. The first rule whose pattern fits a name counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Cooperator, LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from streamd.settings import setting
+from streamd.store.errors import StoreError
+from streamd.store.segment import Segment
+
+if TYPE_CHECKING:
+    from streamd.store.store import Store
+
+_MICROSECONDS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class RetentionRule:
+    """``[[retention]]``: what is kept of segments whose name fits the pattern. 0 sets no limit."""
+
+    pattern: str = setting("*", "which segments: a shell pattern (* ? [a-z]) for the whole name")
+    bytes_max: int = setting(0, "bytes kept of each, counted as offsets are", least=0)
+    records_max: int = setting(0, "records kept of each", least=0)
+    age_seconds_max: float = setting(0.0, "records older than this go", least=0)
+    idle_seconds_max: float = setting(0.0, "a segment that nobody wrote to for so long is deleted", least=0)
+
+    def fits(self, name: str) -> bool:
+        """Whether this rule is for a segment of that name."""
+        return fnmatchcase(name, self.pattern)
+
+
+class Retention:
+    """Goes over all segments again and again, a few at a time."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        store: Store,
+        rules: Sequence[RetentionRule],
+        *,
+        interval_seconds: float,
+        hidden_seconds_max: float,
+        clock: Any,
+        now: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._rules = tuple(rules)
+        self._interval_seconds = interval_seconds
+        self._hidden_seconds_max = hidden_seconds_max
+        self._clock = clock
+        self._now = now
+        self._cooperator = Cooperator(scheduler=lambda call: clock.callLater(0, call))
+        self._loop: Any = LoopingCall(self.sweep)
+        self._loop.clock = clock
+        self._running: Deferred[Any] | None = None
+
+    def start(self) -> None:
+        """Begin, after one interval."""
+        self._running = self._loop.start(self._interval_seconds, now=False)
+
+    def stop(self) -> None:
+        """Leave it at that."""
+        if self._loop.running:
+            self._loop.stop()
+        self._cooperator.stop()
+
+    def rule(self, name: str) -> RetentionRule | None:
+        """The rule for a segment of that name."""
+        return next((rule for rule in self._rules if rule.fits(name)), None)
+
+    def sweep(self) -> Deferred[None]:
+        """Look at every segment once; fires when all is on disk."""
+        return self._cooperator.coiterate(self._sweep()).addCallback(lambda _: None)  # type: ignore[no-any-return]
+
+    def _sweep(self) -> Iterator[Deferred[None] | None]:
+        for segment in self._store.hidden_segments():
+            yield self._expire(segment, self._hidden_seconds_max)
+        if not self._rules:
+            return
+        for name in self._store.names():
+            rule = self.rule(name)
+            if rule is None:
+                yield None
+                continue
+            try:
+                segment = self._store.find(name)
+            except StoreError:
+                continue
+            yield self._expire(segment, rule.idle_seconds_max) or self._trim(segment, rule)
+
+    def _expire(self, segment: Segment, idle_seconds_max: float) -> Deferred[None] | None:
+        if not idle_seconds_max or segment.modified >= self._before(idle_seconds_max):
+            return None
+        self._log.info("{segment} was idle for {seconds} s and is deleted", segment=segment, seconds=idle_seconds_max)
+        try:
+            return self._store.delete(segment).addErrback(self._refused, segment)
+        except StoreError:
+            return None
+
+    def _trim(self, segment: Segment, rule: RetentionRule) -> Deferred[None] | None:
+        number = segment.number - rule.records_max if rule.records_max else 0
+        offset = segment.offset - rule.bytes_max if rule.bytes_max else 0
+        before = self._before(rule.age_seconds_max) if rule.age_seconds_max else 0
+        if number <= segment.first_number and offset <= segment.first_offset and not before:
+            return None
+        done = self._store.first_kept(segment, number=number, offset=offset, timestamp=before)
+        done.addCallback(lambda first: self._store.truncate(segment, first) if first > segment.first_number else None)
+        return done.addErrback(self._refused, segment)
+
+    def _before(self, seconds: float) -> int:
+        return int((self._now() - seconds) * _MICROSECONDS)
+
+    def _refused(self, failure: Failure, segment: Segment) -> None:
+        """It was deleted in between, or the disk is full: the next sweep tries again."""
+        failure.trap(StoreError)
+        self._log.debug("retention of {segment}: {reason}", segment=segment, reason=failure.getErrorMessage())
