@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_type_hints
 from twisted.internet.endpoints import serverFromString
 
 from streamd.interfaces import ConfigError, IStreamProtocol
-from streamd.settings import Limits, LogSettings, StoreSettings
+from streamd.settings import Limits, LogSettings, RetentionRule, StoreSettings
 
 __all__ = ["Config", "ConfigError", "Overrides", "Service", "fill", "load"]
 
@@ -55,6 +55,7 @@ class Config:
     store: StoreSettings
     limits: Limits
     services: tuple[Service, ...]
+    retention: tuple[RetentionRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,8 @@ def _checked(
 ) -> Config:
     tables: dict[str, type[Any]] = {"log": LogSettings, "store": StoreSettings, "limits": Limits}
     for key in document:
-        if key != "data_dir" and key not in tables and key not in known:
-            raise _unknown(key, ["data_dir", *tables, *known])
+        if key not in ("data_dir", "retention") and key not in tables and key not in known:
+            raise _unknown(key, ["data_dir", "retention", *tables, *known])
     data_dir = _value("data_dir", document.get("data_dir", DATA_DIR), str, {})
     given: dict[str, Mapping[str, str]] = {"log": overrides.log, "store": overrides.store}
     filled = {name: _section(name, cls, document, given.get(name, {})) for name, cls in tables.items()}
@@ -136,7 +137,21 @@ def _checked(
     services: list[Service] = []
     for name, protocol in known.items():
         services += _services(protocol, document.get(name), overrides.endpoints.get(name), reactor)
-    return Config(data_dir=data_dir, services=tuple(services), **filled)
+    return Config(data_dir=data_dir, services=tuple(services), retention=_retention(document), **filled)
+
+
+def _retention(document: Mapping[str, Any]) -> tuple[RetentionRule, ...]:
+    """The rules of ``[[retention]]``, in their order."""
+    stated = document.get("retention", [])
+    rules: list[RetentionRule] = []
+    for number, table in enumerate(stated if isinstance(stated, list) else [stated], 1):
+        if not isinstance(table, dict):
+            raise ConfigError(f"retention[{number}]: expected a table, got {_show(table)}")
+        try:
+            rules.append(fill(RetentionRule, table))
+        except ConfigError as error:
+            raise ConfigError(f"retention[{number}].{error}")
+    return tuple(rules)
 
 
 def _check_limits(limits: Limits) -> None:

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 # A protocol's name is an option and a table of streamd.toml; these are taken.
 _RESERVED = frozenset(
-    {"config", "data_dir", "help", "limits", "log", "log_format", "log_level", "store", "sync", "version"}
+    {"config", "data_dir", "help", "limits", "log", "log_format", "log_level", "retention", "store", "sync", "version"}
 )
 
 

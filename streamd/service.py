@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any
@@ -25,6 +26,7 @@ from streamd.load import Load
 from streamd.log import Log
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
 from streamd.store import Store, StoreUnusable, open_store
+from streamd.store.retention import Retention
 
 # A factory's own drain ends within limits.drain_seconds_max. One that does not is left behind this much later.
 _DRAIN_GRACE_SECONDS = 5.0
@@ -125,10 +127,25 @@ class StreamdService(Service):
     def _run(self) -> None:
         """The reactor runs, so signals reach us from here on, and those who wait for the line may send one."""
         self._process.take_signals()
-        if self._store is not None and self._store.compaction is not None:
-            self._store.compaction.start()
+        if self._store is not None:
+            self._start_background(self._store)
         assert self._starting is not None
         self._starting.addCallback(self._ready)
+
+    def _start_background(self, store: Store) -> None:
+        """What the store does by itself while others use it."""
+        if store.compaction is not None:
+            store.compaction.start()
+        settings = self._config.store
+        store.retention = Retention(
+            store,
+            self._config.retention,
+            interval_seconds=settings.retention_seconds,
+            hidden_seconds_max=settings.hidden_seconds_max,
+            clock=self._reactor,
+            now=time.time,
+        )
+        store.retention.start()
 
     def _ready(self, _: object) -> None:
         if self._phase is Phase.WAITING:

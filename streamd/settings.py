@@ -45,6 +45,21 @@ class StoreSettings:
     )
     open_files_max: int = setting(256, "files of the store kept open for reading", least=4)
     torn_bytes_max: int = setting(64 << 20, "how much of a torn tail recovery keeps beside the journal", least=0)
+    retention_seconds: float = setting(10.0, "seconds between two looks at what is to be dropped", least=0.1)
+    hidden_seconds_max: float = setting(
+        86400.0, "a hidden segment that nobody wrote to for so long is deleted; 0: never", least=0
+    )
+
+
+@dataclass(frozen=True)
+class RetentionRule:
+    """``[[retention]]``: what is kept of segments whose name fits the pattern. 0 sets no limit."""
+
+    pattern: str = setting("*", "which segments: a shell pattern (* ? [a-z]) for the whole name")
+    bytes_max: int = setting(0, "bytes kept of each, counted as offsets are", least=0)
+    records_max: int = setting(0, "records kept of each", least=0)
+    age_seconds_max: float = setting(0.0, "records older than this go", least=0)
+    idle_seconds_max: float = setting(0.0, "a segment that nobody wrote to for so long is deleted", least=0)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
@@ -13,6 +13,7 @@ from streamd import __version__
 from streamd.config import fill
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.settings import RetentionRule
 from streamd.store import (
     BadName,
     NoSuchSegment,
@@ -143,7 +144,8 @@ class SespProtocol(StreamProtocol):
         return f"{', ' if request.told else '+['}{text}{'' if more else _ARRAY_END}".encode()
 
     def _describe(self, request: sesp.Describe) -> Reply:
-        return _json_line(describe(self._find(request.name)))
+        retention = self.core.store.retention
+        return _json_line(describe(self._find(request.name), retention.rule(request.name) if retention else None))
 
     def _status(self, request: sesp.Status) -> Reply:
         store, load = self.core.store, self.core.load
@@ -167,7 +169,7 @@ class SespProtocol(StreamProtocol):
         return error_line(request.error)
 
 
-def describe(segment: Segment) -> dict[str, object]:
+def describe(segment: Segment, rule: RetentionRule | None) -> dict[str, object]:
     """What the administrator sees of a topic."""
     return {
         "messages": segment.number - segment.first_number,
@@ -181,7 +183,7 @@ def describe(segment: Segment) -> dict[str, object]:
             name: {"position": group.position, "lag": segment.number - group.position, "ranges": len(group.ranges)}
             for name, group in (segment.groups or {}).items()
         },
-        "retention": None,
+        "retention": None if rule is None else asdict(rule),
     }
 
 

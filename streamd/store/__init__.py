@@ -12,6 +12,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from streamd.settings import StoreSettings
+from streamd.store.appending import Append, Appended, Level
 from streamd.store.catalog import Catalog
 from streamd.store.commit import IWriter, WriterThread
 from streamd.store.compaction import Compaction
@@ -44,7 +45,7 @@ from streamd.store.read import Run
 from streamd.store.reader import Reader, Threads
 from streamd.store.recovery import recover
 from streamd.store.segment import Segment
-from streamd.store.store import Append, Appended, Store
+from streamd.store.store import Store
 from streamd.store.wakeup import Wakeup
 
 _log = Logger()
@@ -155,6 +156,7 @@ __all__ = [
     "Appended",
     "AttributeMismatch",
     "BadName",
+    "Level",
     "LevelGap",
     "LevelMismatch",
     "LevelOverlap",

@@ -271,6 +271,12 @@ class Catalog:
         )
         return [Row(*row) for row in found]
 
+    def number_at(self, segment: int, timestamp: int) -> int | None:
+        """The first record of the first extent that has one of this time or later."""
+        query = "SELECT min(number) FROM extents WHERE segment = ? AND last_timestamp >= ?"
+        found: int | None = self._db.execute(query, (segment, timestamp)).fetchone()[0]
+        return found
+
     def extents_of_packs(self, packs: Iterable[int]) -> Iterator[Row]:
         """All extents in these packs, by segment and number."""
         chosen = list(packs)

@@ -73,7 +73,10 @@ class DataDirectory:
     def _identify(self, names: list[str]) -> bytes:
         if _IDENTITY not in names:
             return self._found(os.path.join(self.path, _IDENTITY))
-        return read_identity(self._disk, self.path)
+        store = read_identity(self._disk, self.path)
+        # Whoever gave the file its name may have been killed before it was synced. Nothing else stands without it.
+        self._disk.sync_directory(self.path)
+        return store
 
     def _found(self, path: str) -> bytes:
         store = uuid4()

@@ -52,6 +52,11 @@ class PackedIndex:
                 rows = self._catalog.extents_from_offset(segment, want.offset, _EXTENTS)
         return [as_extent(row) for row in rows]
 
+    def number_at(self, segment: int, timestamp: int) -> int | None:
+        """The first record of the first extent that reaches this time."""
+        with self._lock:
+            return self._catalog.number_at(segment, timestamp)
+
     def remember(self, segment: Segment, extents: list[Extent]) -> None:
         """Keep what `load` gave."""
         self._known[segment.id] = extents

@@ -56,7 +56,8 @@ def plan(segment: Segment, want: Want) -> list[Extent] | None:
     at_offset = want.offset if want.offset is not None else segment.first_offset
     if at_number < segment.first_number or at_offset < segment.first_offset:
         raise RecordsTruncated(segment.first_number, segment.first_offset)
-    if at_number >= segment.number or at_offset >= segment.offset:
+    # Only by what was asked for: empty raw records have numbers, and take no offsets.
+    if at_number >= segment.number if want.number is not None else at_offset >= segment.offset:
         return []
     index = segment.index
     if index is None:

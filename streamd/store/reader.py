@@ -116,6 +116,16 @@ class Reader:
 
         return self._threads.run(cold)
 
+    def number_at(self, segment: Segment, timestamp: int) -> Deferred[int]:
+        """The first record from a time on, or one a little before it: that of the block which holds it."""
+        index = segment.index
+        if index is not None and (row := index.row_of_timestamp(timestamp)):
+            return succeed(index.extent(row).number if row < len(index) else segment.number)
+        # The first row in memory is late enough, so what is before it, in packs, may be too.
+        in_memory = segment.number if index is None else index.extent(0).number
+        found = self._threads.run(self._packed.number_at, segment.id, timestamp)
+        return found.addCallback(lambda number: in_memory if number is None else max(number, segment.first_number))
+
     def remove(self, files: list[int]) -> Deferred[None]:
         """Nobody needs these files any more; who is reading one goes on."""
         self._packed.forget()

@@ -24,7 +24,15 @@ from streamd.store.directory import DataDirectory
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import StoreCorrupt, StoreUnusable
 from streamd.store.frame import ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, frame_head
-from streamd.store.journal import FILE_NAME, TEMPORARY_SUFFIX, TORN_SUFFIX, JournalWriter, NoRoom, new_mark
+from streamd.store.journal import (
+    FILE_NAME,
+    TEMPORARY_NAME,
+    TEMPORARY_SUFFIX,
+    TORN_SUFFIX,
+    JournalWriter,
+    NoRoom,
+    new_mark,
+)
 from streamd.store.replay import Replay, read_bytes
 from streamd.store.scan import Scanner
 from streamd.store.segments import Segments
@@ -75,7 +83,7 @@ class _Recoverer:
         for header, successor in pairwise(headers):
             self._replay.closed(header, successor)
         if headers:
-            self._replay_last(headers[-1])
+            self._remove_spent(headers, self._replay_last(headers[-1]))
         else:
             self._go_on()
             self._begin(covered + 1, self._replay.sequence, [], new_mark())
@@ -135,7 +143,7 @@ class _Recoverer:
                     numbers.append(int(match[1]))
                 else:
                     self._disk.unlink(path)
-            elif name.endswith(TEMPORARY_SUFFIX):
+            elif TEMPORARY_NAME.fullmatch(name):
                 self._disk.unlink(path)
             elif not name.endswith(TORN_SUFFIX):
                 raise StoreUnusable(f"{path}: this file is not part of the store. Move it elsewhere")
@@ -150,7 +158,9 @@ class _Recoverer:
         try:
             if any(read_bytes(path, file, 0, FILE_HEADER.size)):
                 return False
-            return not any(read_bytes(path, file, 0, min(file.size(), 1 << 20)))
+            step = 1 << 20
+            places = range(0, file.size(), step)
+            return all(not bytes(read_bytes(path, file, position, step)).strip(b"\0") for position in places)
         finally:
             file.close()
 
@@ -160,7 +170,8 @@ class _Recoverer:
         self._writer.sequence = self._replay.sequence
         self._writer.timestamp = self._replay.timestamp
 
-    def _replay_last(self, header: FileHeader) -> None:
+    def _replay_last(self, header: FileHeader) -> int:
+        """Replay the last file, and begin the next one; returns the sequence that this one begins with."""
         path = self._replay.path(header.number)
         file = self._disk.open(path, writable=True)
         try:
@@ -174,9 +185,18 @@ class _Recoverer:
             raise StoreUnusable(f"{path}: {error}") from error
         finally:
             file.close()
-        if cut == FILE_HEADER.size and self._writer.number > header.number:
-            # Nothing is left in it: a daemon that is restarted a thousand times leaves no thousand files behind.
-            self._disk.unlink(path)
+        return first
+
+    def _remove_spent(self, headers: Sequence[FileHeader], first: int) -> None:
+        """Remove files without an entry that counts: a thousand restarts leave no thousand files behind."""
+        if self._writer.number == headers[-1].number:
+            # No new file, so the names of those that are there may not be on the medium.
+            return
+        ends = [*[header.sequence for header in headers[1:]], first]
+        spent = [header for header, end in zip(headers, ends, strict=True) if header.sequence == end]
+        for header in spent:
+            self._disk.unlink(self._replay.path(header.number))
+        if spent:
             self._disk.sync_directory(self._directory)
 
     def _find_end(self, path: str, file: IDiskFile, header: FileHeader) -> Scanner:

@@ -1,13 +1,12 @@
 """Retention: what is kept of a segment, by rules on its name, enforced in the background.
 
-A rule's limits are for what is retained: once a segment is over one, its oldest records go, in a TRUNCATE frame like any
-other, so replay never asks a clock. The first rule whose pattern fits a name counts.
+A rule's limits are for what is retained: once a segment is over one, its oldest records go, in a TRUNCATE frame like
+any other, so replay never asks a clock. The first rule whose pattern fits a name counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,7 @@ from twisted.internet.task import Cooperator, LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from streamd.settings import setting
+from streamd.settings import RetentionRule
 from streamd.store.errors import StoreError
 from streamd.store.segment import Segment
 
@@ -24,21 +23,6 @@ if TYPE_CHECKING:
     from streamd.store.store import Store
 
 _MICROSECONDS: Final = 1_000_000
-
-
-@dataclass(frozen=True)
-class RetentionRule:
-    """``[[retention]]``: what is kept of segments whose name fits the pattern. 0 sets no limit."""
-
-    pattern: str = setting("*", "which segments: a shell pattern (* ? [a-z]) for the whole name")
-    bytes_max: int = setting(0, "bytes kept of each, counted as offsets are", least=0)
-    records_max: int = setting(0, "records kept of each", least=0)
-    age_seconds_max: float = setting(0.0, "records older than this go", least=0)
-    idle_seconds_max: float = setting(0.0, "a segment that nobody wrote to for so long is deleted", least=0)
-
-    def fits(self, name: str) -> bool:
-        """Whether this rule is for a segment of that name."""
-        return fnmatchcase(name, self.pattern)
 
 
 class Retention:
@@ -79,11 +63,11 @@ class Retention:
 
     def rule(self, name: str) -> RetentionRule | None:
         """The rule for a segment of that name."""
-        return next((rule for rule in self._rules if rule.fits(name)), None)
+        return next((rule for rule in self._rules if fnmatchcase(name, rule.pattern)), None)
 
     def sweep(self) -> Deferred[None]:
         """Look at every segment once; fires when all is on disk."""
-        return self._cooperator.coiterate(self._sweep()).addCallback(lambda _: None)  # type: ignore[no-any-return]
+        return self._cooperator.coiterate(self._sweep()).addCallback(lambda _: None)
 
     def _sweep(self) -> Iterator[Deferred[None] | None]:
         for segment in self._store.hidden_segments():
@@ -113,12 +97,25 @@ class Retention:
     def _trim(self, segment: Segment, rule: RetentionRule) -> Deferred[None] | None:
         number = segment.number - rule.records_max if rule.records_max else 0
         offset = segment.offset - rule.bytes_max if rule.bytes_max else 0
-        before = self._before(rule.age_seconds_max) if rule.age_seconds_max else 0
-        if number <= segment.first_number and offset <= segment.first_offset and not before:
+        if number <= segment.first_number and offset <= segment.first_offset and not rule.age_seconds_max:
             return None
-        done = self._store.first_kept(segment, number=number, offset=offset, timestamp=before)
-        done.addCallback(lambda first: self._store.truncate(segment, first) if first > segment.first_number else None)
-        return done.addErrback(self._refused, segment)
+        trimmed = Deferred.fromCoroutine(self._truncate(segment, number, offset, rule.age_seconds_max))
+        return trimmed.addErrback(self._refused, segment)
+
+    async def _truncate(self, segment: Segment, number: int, offset: int, age_seconds_max: float) -> None:
+        first = await self._first_kept(segment, number, offset, age_seconds_max)
+        if first > segment.first_number:
+            await self._store.truncate(segment, first)
+
+    async def _first_kept(self, segment: Segment, number: int, offset: int, age_seconds_max: float) -> int:
+        """The first record that every limit allows to stay."""
+        first = max(number, segment.first_number)
+        if offset > segment.first_offset:
+            runs = await self._store.read_at(segment, offset, bytes_max=1, records_max=1)
+            first = max(first, runs[0].number if runs else segment.number)
+        if age_seconds_max:
+            first = max(first, await self._store.number_at(segment, self._before(age_seconds_max)))
+        return first
 
     def _before(self, seconds: float) -> int:
         return int((self._now() - seconds) * _MICROSECONDS)

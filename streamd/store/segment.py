@@ -8,7 +8,7 @@ and `Claims`) is what the next writer builds on; when a commit fails it falls ba
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamd.store.frame import span
@@ -95,6 +95,11 @@ class Index:
         """The row of the extent that holds this offset, or -1 where that lies before the first."""
         rows = self._rows
         return bisect_right(range(len(self)), offset, key=lambda row: rows[row * _ROW + 1]) - 1
+
+    def row_of_timestamp(self, timestamp: int) -> int:
+        """The first row with this timestamp or a later one; the number of rows where there is none."""
+        rows = self._rows
+        return bisect_left(range(len(self)), timestamp, key=lambda row: rows[row * _ROW + 2])
 
     def rows_up_to_file(self, file: int) -> int:
         """How many rows name this file or an earlier one. Files rise with rows."""

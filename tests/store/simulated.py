@@ -22,6 +22,7 @@ Calls that only read are no crash points: a crash there is the crash at the next
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import EEXIST, EIO, EISDIR, ENOENT, ENOSPC, ENOTDIR
@@ -54,6 +55,7 @@ class SimulatedDisk:
     def __init__(self, root: Directory | None = None) -> None:
         self._root = root or Directory()
         self._locks: set[int] = set()
+        self._databases: dict[str, SimulatedDatabase] = {}
         self._cut: tuple[int, bool] | None = None
         self._is_off = False
         self.calls = 0
@@ -236,6 +238,32 @@ class SimulatedDisk:
     def free_bytes(self, path: str) -> int:
         return self._room()
 
+    def database(self, path: str, *, writable: bool) -> sqlite3.Connection:
+        if path not in self._databases:
+            directory, name = self._parent(path)
+            if name not in directory.entries and not writable:
+                raise sqlite3.OperationalError("unable to open database file")
+            database = sqlite3.connect(
+                ":memory:", isolation_level=None, check_same_thread=False, factory=SimulatedDatabase
+            )
+            if name in directory.entries:
+                database.deserialize(bytes(self._file(path).content))
+            database.lives_on(self, path)
+            self._databases[path] = database
+        return self._databases[path]
+
+    def committed(self, path: str, commit: Callable[[], bytes]) -> None:
+        """A transaction of a database: whole and on the medium, or not there. SQLite's own tests see to that."""
+        directory, name = self._parent(path)
+        with self._call("commit"):
+            content = commit()
+            if name not in directory.entries:
+                directory.change(NameChange(None, name, File()))
+                directory.sync()
+            file = self._file(path)
+            file.content = bytearray(content)
+            file.durable = bytearray(content)
+
     def lock(self, path: str) -> SimulatedFile | None:
         directory, name = self._parent(path)
         if name not in directory.entries:
@@ -245,6 +273,23 @@ class SimulatedDisk:
             return None
         self._locks.add(id(file))
         return SimulatedFile(self, file, path)
+
+
+class SimulatedDatabase(sqlite3.Connection):
+    """A database on a SimulatedDisk, one for all who open it."""
+
+    def lives_on(self, disk: SimulatedDisk, path: str) -> None:
+        self._disk, self._path = disk, path
+
+    def commit(self) -> None:
+        def now() -> bytes:
+            super(SimulatedDatabase, self).commit()
+            return self.serialize()
+
+        self._disk.committed(self._path, now)
+
+    def close(self) -> None:
+        """The next one to open it gets this one again."""
 
 
 @implementer(IDiskFile)
