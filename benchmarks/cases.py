@@ -5,79 +5,13 @@ A new case is one more entry in `CASES`. `measure` gets a freshly started server
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.load import Load, Result
+from benchmarks.case import MIB, P50, P99, RATE, SMALL_FILE_BYTES, Bench, Case, Figure, Goal, Sample
+from benchmarks.load import Result
 from benchmarks.servers import Running
+from benchmarks.upkeep import UPKEEP
 
-MIB = 1 << 20
-# The roll size that streamd and limit have by default, and a small one for the runs that write little: with it these
-# too roll their files at least three times, so that no figure leaves the cost of rolling out.
-FILE_BYTES = 64 * MIB
-SMALL_FILE_BYTES = 1 * MIB
-
-Sample = dict[str, float]
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What a case works with."""
-
-    load: Load
-    quick: bool
-
-    def messages(self, total_bytes: int, size: int) -> int:
-        """How many messages make that many bytes; an eighth of them when it has to be quick."""
-        return total_bytes // size // (8 if self.quick else 1)
-
-    def seconds(self, full: float) -> float:
-        """How long a run that is bounded by time takes; a fifth when it has to be quick."""
-        return full / 5 if self.quick else full
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One number of a case."""
-
-    name: str
-    title: str
-    unit: str
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What streamd has to reach: a value by itself, or as a ratio to another server's in the same round."""
-
-    figure: str
-    bound: float
-    at_least: bool
-    against: str | None = None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One thing to measure on some servers."""
-
-    name: str
-    title: str
-    figures: tuple[Figure, ...]
-    measure: Callable[[Bench, Running], Sample]
-    servers: tuple[str, ...] = ("limit", "streamd", "redis", "nats")
-    goals: tuple[Goal, ...] = ()
-    file_bytes: int = FILE_BYTES
-    rounds_max: int = 1_000
-
-    @property
-    def kind(self) -> str:
-        """The part of the name before the hyphen."""
-        return self.name.partition("-")[0]
-
-
-RATE = Figure("rate", "messages/s", "/s")
-P50 = Figure("p50_us", "p50", "µs")
-P99 = Figure("p99_us", "p99", "µs")
 # Peers get less time than bytes: what takes streamd a second takes them ten.
 PEER_SECONDS = 5.0
 _BOUNDED_BY_BYTES = ("limit", "streamd")
@@ -217,6 +151,7 @@ CASES: tuple[Case, ...] = (
         goals=(Goal("topics_mb", 300, at_least=False),),
         rounds_max=1,
     ),
+    *UPKEEP,
 )
 
 

@@ -8,6 +8,7 @@
  *     ping     publish one message at a time on each connection; also gives the latency (p50, p99, max)
  *     read     read --messages messages from the start, pipelined as the protocol allows
  *     topics   create the topics NAME0, NAME1 ... (--messages of them)
+ *     fill     publish one message to each of these, which takes a connection for each: --connections at a time
  *
  * One thread, one epoll loop, requests built beforehand and sent in large pieces. `cpu_seconds` beside `seconds` in the
  * result shows whether the load generator itself was the bottleneck. An error in a reply ends it with exit code 1 and
@@ -209,6 +210,25 @@ static long long run(long long start_ns) {
     }
 }
 
+/* One message for each topic. SESP selects a topic once for a connection, so each has one of its own. */
+static long long fill(void) {
+    struct linger reset = {.l_onoff = 1, .l_linger = 0}; /* no TIME_WAIT: a million of them would take all ports */
+    for (long first = 0; first < job.messages; first += job.connections) {
+        long count = job.messages - first < job.connections ? job.messages - first : job.connections;
+        for (long i = 0; i < count; i++) {
+            dial(&connections[i]);
+            sesp_fill(connections[i].fd, &job, first + i);
+        }
+        for (long i = 0; i < count; i++) {
+            sesp_filled(connections[i].fd);
+            connections[i].messages++;
+            setsockopt(connections[i].fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+            close(connections[i].fd);
+        }
+    }
+    return now_ns();
+}
+
 static int compare(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
@@ -236,7 +256,9 @@ static void print_result(long long elapsed_ns, double cpu) {
 }
 
 static void parse(int argc, char **argv) {
-    static const char *const modes[] = {[PUBLISH] = "publish", [PING] = "ping", [READ] = "read", [TOPICS] = "topics"};
+    static const char *const modes[] = {
+        [PUBLISH] = "publish", [PING] = "ping", [READ] = "read", [TOPICS] = "topics", [FILL] = "fill"};
+    enum { MODES = sizeof modes / sizeof *modes };
     static const struct option options[] = {
         {"port", 1, NULL, 'p'},    {"connections", 1, NULL, 'c'}, {"size", 1, NULL, 's'},  {"messages", 1, NULL, 'm'},
         {"seconds", 1, NULL, 't'}, {"window", 1, NULL, 'w'},      {"topic", 1, NULL, 'n'}, {"timeout", 1, NULL, 'x'},
@@ -246,8 +268,8 @@ static void parse(int argc, char **argv) {
         if (!strcmp(argv[1], wires[i]->name)) wire = wires[i];
     if (!wire) fail("no such wire: %s", argv[1]);
     size_t mode = 0;
-    while (mode < 4 && strcmp(argv[2], modes[mode])) mode++;
-    if (mode == 4) fail("no such mode: %s", argv[2]);
+    while (mode < MODES && strcmp(argv[2], modes[mode])) mode++;
+    if (mode == MODES) fail("no such mode: %s", argv[2]);
     job.mode = (enum mode)mode;
     optind = 3;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -266,8 +288,9 @@ static void parse(int argc, char **argv) {
     if (job.port < 1 || job.connections < 1 || job.connections > CONNECTIONS_MAX) fail("bad --port or --connections");
     if (job.messages < 1 && job.seconds <= 0) fail("--messages or --seconds is needed");
     if (job.messages < job.connections && job.messages) fail("fewer messages than connections");
-    if (job.mode >= READ && (job.connections > 1 || job.messages < 1)) fail("%s: one connection, --messages", argv[2]);
-    if (job.mode == TOPICS && strcmp(wire->name, "sesp")) fail("topics is for sesp");
+    if (job.mode >= READ && job.messages < 1) fail("%s: --messages is needed", argv[2]);
+    if ((job.mode == READ || job.mode == TOPICS) && job.connections > 1) fail("%s: one connection", argv[2]);
+    if (job.mode >= TOPICS && strcmp(wire->name, "sesp")) fail("%s is for sesp", argv[2]);
 }
 
 int main(int argc, char **argv) {
@@ -279,9 +302,9 @@ int main(int argc, char **argv) {
     poller = epoll_create1(EPOLL_CLOEXEC);
     if (poller < 0) fail("epoll_create1: %s", strerror(errno));
     connections = allocate((size_t)job.connections * sizeof *connections);
-    for (int i = 0; i < job.connections; i++) open_connection(&connections[i], i);
+    for (int i = 0; i < job.connections && job.mode != FILL; i++) open_connection(&connections[i], i);
     double cpu_before = cpu_seconds();
-    long long start_ns = now_ns(), elapsed_ns = run(start_ns) - start_ns;
+    long long start_ns = now_ns(), elapsed_ns = (job.mode == FILL ? fill() : run(start_ns)) - start_ns;
     print_result(elapsed_ns, cpu_seconds() - cpu_before);
     return 0;
 }

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.cases import Case, Figure, Goal, Sample
+from benchmarks.case import Case, Figure, Goal, Sample
 
 SUBJECT = "streamd"
 _ABSENT = "-"
@@ -115,7 +115,7 @@ class Report:
         value = self.median(case, server, figure.name)
         if value is None:
             return "failed" if self.samples.get((case.name, server)) else _ABSENT
-        return f"{value:,.0f}" if figure.unit == "/s" else f"{value:,.0f} {figure.unit}"
+        return figure.text(value)
 
     def _goals(self) -> Iterator[str]:
         for case in self.cases:
@@ -126,7 +126,7 @@ class Report:
                     value = self.ratio(case, goal.figure, goal.against)
                 if value is not None:
                     reached = value >= goal.bound if goal.at_least else value <= goal.bound
-                    measured = f"{value:,.0f}" if goal.against is None else _ratio(value)
+                    measured = case.figure(goal.figure).text(value) if goal.against is None else _ratio(value)
                     yield f"| {_wanted(case, goal)} | {measured} | {'reached' if reached else '**missed**'} |"
 
     def _busiest_load(self) -> str | None:
@@ -144,9 +144,11 @@ class Report:
 
 
 def _wanted(case: Case, goal: Goal) -> str:
-    figure = next(each for each in case.figures if each.name == goal.figure)
+    figure = case.figure(goal.figure)
     side = "at least" if goal.at_least else "at most"
-    amount = f"{goal.bound:,.0f} {figure.unit}" if goal.against is None else f"{goal.bound:g} times {goal.against}"
+    amount = f"{goal.bound:g} times {goal.against}"
+    if goal.against is None:
+        amount = f"{goal.bound:,.{figure.decimals}f} {figure.unit}".strip()
     return f"{case.title}: {figure.title} {side} {amount}"
 
 

@@ -22,6 +22,7 @@ from typing import IO, Protocol
 _ROOT = Path(__file__).resolve().parent.parent
 _HOST = "127.0.0.1"
 _READY_SECONDS_MAX = 30.0
+_RESTART_SECONDS_MAX = 300.0
 _STOP_SECONDS_MAX = 20.0
 # The topic, key, or stream that load.c publishes to where it is not told another.
 _TOPIC = "bench"
@@ -39,15 +40,47 @@ class Running:
     wire: str
     port: int
     directory: Path
+    command: list[str]
+    ready: Callable[[Running], bool]
     process: subprocess.Popen[bytes]
     log: Path
 
     def memory_bytes(self) -> int:
         """The resident memory of the server now."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise ServerError(f"{self.name} has no resident memory: it is gone\n{self.log_tail()}")
+        found = resident_bytes(self.process.pid)
+        if found is None:
+            raise ServerError(f"{self.name} has no resident memory: it is gone\n{self.log_tail()}")
+        return found
+
+    def children(self) -> list[int]:
+        """The processes that the server has started."""
+        found = []
+        for each in Path("/proc").glob("[0-9]*/stat"):
+            # Whatever it is called, behind the last bracket of the name come its state and its parent.
+            with suppress(OSError):
+                if int(each.read_text().rpartition(")")[2].split()[1]) == self.process.pid:
+                    found.append(int(each.parent.name))
+        return found
+
+    def kill_and_restart(self) -> float:
+        """Kill -9, and start again on the same data; returns the seconds until it is ready."""
+        self.process.kill()
+        self.process.wait()
+        begun = time.perf_counter()
+        self.process = _spawn(self.command, self.directory, self.log)
+        self.wait_until_ready(_RESTART_SECONDS_MAX, poll_seconds=0.005)
+        return time.perf_counter() - begun
+
+    def wait_until_ready(self, seconds_max: float, poll_seconds: float = 0.05) -> None:
+        """Return when it can be used; ServerError where it ends, or takes too long."""
+        deadline = time.monotonic() + seconds_max
+        while not self.ready(self):
+            if self.process.poll() is not None:
+                code = self.process.returncode
+                raise ServerError(f"{self.name} ended with {code} at its start:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise ServerError(f"{self.name} was not ready after {seconds_max:.0f} s:\n{self.log_tail()}")
+            time.sleep(poll_seconds)
 
     def log_tail(self, lines: int = 12) -> str:
         """The last lines the server wrote."""
@@ -66,6 +99,15 @@ class Running:
         self.process.wait()
 
 
+def resident_bytes(process: int) -> int | None:
+    """The resident memory of a process; None where there is none."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
 class Server(Protocol):
     """A kind of server that can be measured."""
 
@@ -75,8 +117,11 @@ class Server(Protocol):
     def version(self) -> str | None:
         """What is installed, in a few words; None where it is not."""
 
-    def start(self, directory: Path, file_bytes: int) -> Running:
-        """Start it fresh on an empty directory, its log rolled at file_bytes where it has such a thing."""
+    def start(self, directory: Path, file_bytes: int, settings: str) -> Running:
+        """Start it fresh on an empty directory, its log rolled at file_bytes where it has such a thing.
+
+        `settings` is more of streamd's configuration; the others have none.
+        """
 
 
 @dataclass(frozen=True)
@@ -90,7 +135,7 @@ class Limit:
     def version(self) -> str:
         return "limit.c of this folder"
 
-    def start(self, directory: Path, file_bytes: int) -> Running:
+    def start(self, directory: Path, file_bytes: int, settings: str) -> Running:
         port = _free_port()
         command = [str(self.program), str(port), str(directory), str(file_bytes), str(self.read_bytes)]
         return _start(self.name, "sesp", port, directory, command, _accepts)
@@ -108,12 +153,12 @@ class Streamd:
         # Never None: a daemon that is broken must fail at its start, with its log, and not count as not installed.
         return _output([*self._twistd(), "streamd", "--version"], _ROOT) or "does not tell its version"
 
-    def start(self, directory: Path, file_bytes: int) -> Running:
+    def start(self, directory: Path, file_bytes: int, settings: str) -> Running:
         port = _free_port()
         config = directory / "streamd.toml"
         # The reserve is taken from each file: left at its default, it would be the whole of a small one.
         reserve_bytes = min(1 << 20, file_bytes // 16)
-        config.write_text(f"[store]\njournal_file_bytes = {file_bytes}\nreserve_bytes = {reserve_bytes}\n")
+        config.write_text(f"[store]\njournal_file_bytes = {file_bytes}\nreserve_bytes = {reserve_bytes}\n{settings}")
         command = [*self._twistd(), "-n", "--pidfile=", "streamd", "--config", str(config)]
         command += ["--data-dir", str(directory / "data"), f"--{self.service}", f"tcp:{port}:interface={_HOST}"]
         # A service that does not exist yet must not be named; one that exists would take its default port.
@@ -139,7 +184,7 @@ class Redis:
         text = _output(["redis-server", "--version"])
         return text and " ".join(text.split()[:3])
 
-    def start(self, directory: Path, file_bytes: int) -> Running:
+    def start(self, directory: Path, file_bytes: int, settings: str) -> Running:
         port = _free_port()
         command = ["redis-server", "--port", str(port), "--bind", _HOST, "--dir", str(directory), "--save", ""]
         command += ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
@@ -156,7 +201,7 @@ class Nats:
         text = _output(["nats-server", "--version"])
         return text and f"{text}, does not sync before it acknowledges"
 
-    def start(self, directory: Path, file_bytes: int) -> Running:
+    def start(self, directory: Path, file_bytes: int, settings: str) -> Running:
         port = _free_port()
         command = ["nats-server", "-a", _HOST, "-p", str(port), "-js", "-sd", str(directory)]
         running = _start(self.name, "nats", port, directory, command, _accepts)
@@ -195,9 +240,19 @@ def _start(
     name: str, wire: str, port: int, directory: Path, command: list[str], ready: Callable[[Running], bool]
 ) -> Running:
     log = directory.with_name(f"{directory.name}.log")
+    running = Running(name, wire, port, directory, command, ready, _spawn(command, directory, log), log)
+    try:
+        running.wait_until_ready(_READY_SECONDS_MAX)
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+def _spawn(command: list[str], directory: Path, log: Path) -> subprocess.Popen[bytes]:
     output: IO[bytes]
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             cwd=directory,
             env=_environment(),
@@ -207,19 +262,6 @@ def _start(
             # Ctrl-C goes to this program alone, which then stops its servers one by one.
             start_new_session=True,
         )
-    running = Running(name, wire, port, directory, process, log)
-    try:
-        deadline = time.monotonic() + _READY_SECONDS_MAX
-        while not ready(running):
-            if process.poll() is not None:
-                raise ServerError(f"{name} ended with {process.returncode} at its start:\n{running.log_tail()}")
-            if time.monotonic() > deadline:
-                raise ServerError(f"{name} was not ready after {_READY_SECONDS_MAX:.0f} s:\n{running.log_tail()}")
-            time.sleep(0.05)
-    except BaseException:
-        running.stop()
-        raise
-    return running
 
 
 def _environment() -> dict[str, str]:

@@ -136,6 +136,23 @@ static void sesp_receive(struct connection *c, const struct job *job, const char
     }
 }
 
+void sesp_fill(int fd, const struct job *job, long number) {
+    char *text = allocate(strlen(job->topic) + job->size + 64);
+    size_t bytes = (size_t)sprintf(text, "@%s%ld\n>", job->topic, number);
+    fill_payload(text + bytes, job->size);
+    text[bytes + job->size] = '\n';
+    send_text(fd, text, bytes + job->size + 1);
+    free(text);
+}
+
+void sesp_filled(int fd) {
+    char line[LINE_BYTES_MAX];
+    for (int reply = 0; reply < 2; reply++) {
+        receive_line(fd, line, sizeof line);
+        if (strcmp(line, "+")) fail("a message to a topic was answered with %s", line);
+    }
+}
+
 /* ---- Redis Streams ---- */
 
 static void redis_open(struct connection *c, const struct job *job) {

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-enum mode { PUBLISH, PING, READ, TOPICS };
+enum mode { PUBLISH, PING, READ, TOPICS, FILL };
 
 /* What was asked for on the command line. */
 struct job {
@@ -71,5 +71,9 @@ extern const struct wire *const wires[];
 void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void *allocate(size_t bytes);
 void refill(struct connection *); /* after `request` changed with nothing unanswered: start over with it */
+
+/* SESP: publish one message to the topic NAME<number>, on a connection of its own, in two steps. */
+void sesp_fill(int fd, const struct job *, long number);
+void sesp_filled(int fd);
 
 #endif

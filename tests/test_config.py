@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from streamd.config import Config, ConfigError, Overrides, fill, load
 from streamd.interfaces import Core, IStreamProtocol
-from streamd.settings import Limits, LogSettings, StoreSettings, setting
+from streamd.settings import Limits, LogSettings, RetentionRule, StoreSettings, setting
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class WrongValueTests(ConfigCase):
     def test_each(self) -> None:
         """Whatever is wrong is said in one line that names file and key."""
         cases = {
-            "x = 1": "x: no such key; known are data_dir, limits, log, queue, quiet, store",
+            "x = 1": "x: no such key; known are data_dir, limits, log, queue, quiet, retention, store",
             "[limit]": "limit: no such key; did you mean limits?",
             "[limits]\nmessage_byte_max = 1": "limits.message_byte_max: no such key; did you mean message_bytes_max?",
             "limits = 3": "limits: expected a table, got 3",
@@ -126,6 +126,15 @@ class WrongValueTests(ConfigCase):
             "[[queue]]\n[[queue]]\nshare = -1": "queue[2].share: -1.0 is below the least value of 0.0",
             "queue = 1": "queue: expected a table, got 1",
             "queue = [1]": "queue: expected a table, got 1",
+            "retention = 1": "retention[1]: expected a table, got 1",
+            "retention = [{}, 2]": "retention[2]: expected a table, got 2",
+            "[[retention]]\nbytes = 1": "retention[1].bytes: no such key; did you mean bytes_max?",
+            "[[retention]]\npattern = 1": "retention[1].pattern: expected a string, got 1",
+            "[[retention]]\n[[retention]]\nage_seconds_max = -1": (
+                "retention[2].age_seconds_max: -1.0 is below the least value of 0"
+            ),
+            "[[retention]]\nrecords_max = 0.5": "retention[1].records_max: expected an integer, got 0.5",
+            "[store]\nretention_seconds = 0": "store.retention_seconds: 0.0 is below the least value of 0.1",
         }
         for text, expected in cases.items():
             self.assertEqual(self.error(text), expected, text)
@@ -174,6 +183,23 @@ class WrongValueTests(ConfigCase):
     def test_deep(self) -> None:
         """A file made to exhaust the parser is refused like any other."""
         self.assertEqual(self.error("a = " + "[" * 100_000), "not valid TOML: nested too deeply")
+
+
+class RetentionTests(ConfigCase):
+    def test_none(self) -> None:
+        """Without a rule everything is kept."""
+        self.assertEqual(self.load(None).retention, ())
+        self.assertEqual(self.load("retention = []").retention, ())
+
+    def test_rules(self) -> None:
+        """Rules keep their order, since the first that fits counts; a key that is left out has its default."""
+        text = '[[retention]]\npattern = "a*"\nbytes_max = 7\n[[retention]]\nage_seconds_max = 2'
+        wanted = (RetentionRule(pattern="a*", bytes_max=7), RetentionRule(pattern="*", age_seconds_max=2.0))
+        self.assertEqual(self.load(text).retention, wanted)
+
+    def test_one_table(self) -> None:
+        """A single rule may be written as a plain table."""
+        self.assertEqual(self.load("[retention]\nrecords_max = 3").retention, (RetentionRule(records_max=3),))
 
 
 class ServiceTests(ConfigCase):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any
@@ -16,11 +19,16 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from streamd.config import DATA_DIR, Overrides, load
 from streamd.plugin import found_protocols
-from streamd.settings import Limits, LogSettings, StoreSettings
+from streamd.settings import Limits, LogSettings, RetentionRule, StoreSettings
+from streamd.store.catalog import FILE_NAME, Catalog
+from streamd.store.disk import Disk
+from streamd.store.frame import Kind
 from streamd.tap import Options
 from tests.daemon import CHECKOUT, Daemon
 
 SECTIONS: dict[str, Any] = {"log": LogSettings(), "store": StoreSettings(), "limits": Limits()}
+
+RULE = {each.name: getattr(RetentionRule(), each.name) for each in fields(RetentionRule)}
 
 
 def defaults() -> dict[str, Any]:
@@ -56,6 +64,21 @@ class ExampleTests(SynchronousTestCase):
         read = load(str(CHECKOUT / "etc" / "streamd.toml"), Overrides(), ours(), reactor)
         self.assertEqual(read, load(None, Overrides(), ours(), reactor))
 
+    def test_retention(self) -> None:
+        """The rule in its comments has every key of a rule, with its default and a comment above it."""
+        text = (CHECKOUT / "etc" / "streamd.toml").read_text(encoding="utf-8")
+        rule, example = re.findall(r"((?:^#   .*\n)+)", text, re.MULTILINE)[:2]
+        lines = [line.removeprefix("#   ") for line in rule.splitlines()]
+        self.assertEqual(tomllib.loads("\n".join(lines)), {"retention": [RULE]})
+        for before, line in pairwise(lines):
+            if " = " in line:
+                self.assertTrue(before.startswith("#"), line)
+        path = self.mktemp()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(example.replace("#   ", ""))
+        (read,) = load(path, Overrides(), ours(), MemoryReactorClock()).retention
+        self.assertEqual(read.pattern, "metrics.*")
+
     def test_commented(self) -> None:
         """Each key has a comment above it."""
         lines = (CHECKOUT / "etc" / "streamd.toml").read_text(encoding="utf-8").splitlines()
@@ -89,20 +112,23 @@ class ManualTests(SynchronousTestCase):
         """(table, key, value) of the page, in its order."""
         table = ""
         for line in page("streamd.toml.5").splitlines():
-            if found := re.match(r"\.Ss \[(\w+)\]", line):
+            if found := re.match(r"\.Ss \[+(\w+)\]", line):
                 table = found[1]
             elif found := re.match(r"\.It Ic (\w+) No = (?:Qq )?(.*)", line):
                 yield table, found[1], found[2]
 
     def wanted(self) -> Iterator[tuple[str, str, str]]:
-        for name, value in defaults().items():
+        tables = defaults()
+        # A file without rules has no such table; the page has one all the same, behind our own tables.
+        protocols = {each.name: tables.pop(each.name) for each in ours()}
+        for name, value in {**tables, "retention": RULE, **protocols}.items():
             for key, inner in value.items() if isinstance(value, dict) else [(name, value)]:
                 text = str(inner).lower() if isinstance(inner, bool) else str(inner)
                 yield (name if isinstance(value, dict) else ""), key, text
 
     def test_least(self) -> None:
         """Where a setting has a least value above 0, its entry says so."""
-        for settings in SECTIONS.values():
+        for settings in (*SECTIONS.values(), RetentionRule()):
             for each in fields(settings):
                 least = each.metadata["least"]
                 entry = page("streamd.toml.5").partition(f".It Ic {each.name} ")[2].partition("\n.It Ic")[0]
@@ -157,3 +183,29 @@ class ReadmeTests(SynchronousTestCase):
         makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
         for target in set(re.findall(r"\bmake (\w+)", self.text)) - {"a"}:
             self.assertRegex(makefile, rf"(?m)^{target}:")
+
+
+class FormatTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.text = (CHECKOUT / "docs" / "format.md").read_text(encoding="utf-8")
+
+    def test_kinds(self) -> None:
+        """The page has a row for each kind of entry, and for no other."""
+        rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", self.text, re.MULTILINE)
+        self.assertEqual(rows, [(str(kind.value), kind.name) for kind in Kind])
+
+    def test_catalog(self) -> None:
+        """Each table, each column and each key of the catalog is told."""
+        told = self.text.partition("\n## Catalog\n")[2].partition("\n## ")[0]
+        path = self.mktemp()
+        os.mkdir(path)
+        Catalog(Disk(), path, bytes(16), writable=True).close()
+        with closing(sqlite3.connect(os.path.join(path, FILE_NAME))) as database:
+            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            self.assertEqual(set(re.findall(r"\*\*(\w+)\*\*", told)), set(tables))
+            for table in set(tables) - {"meta"}:
+                entry = told.partition(f"**{table}**")[2]
+                for _, column, *_ in database.execute(f"PRAGMA table_info({table})"):
+                    self.assertIn(f"`{column}`", entry)
+            for (key,) in database.execute("SELECT key FROM meta"):
+                self.assertIn(f"| `{key}` |", told)

@@ -71,11 +71,21 @@ class Appending:
         """Remove a segment with its ack levels, groups and attributes."""
         if (refused := self._check(segment)) is not None:
             return refused
+        self._delete(segment)
+        return self._pipeline.wait(None)
+
+    def _delete(self, segment: Segment) -> None:
         segment.claim().deleted = True
+        self._free_name(segment)
+        commit = self._pipeline.gathering
+        commit.add(Entry(Kind.DELETE, segment.id))
+        commit.touched.add(segment)
+        segment.touched = commit.number
+
+    def _free_name(self, segment: Segment) -> None:
         claimed = (segment.hidden, segment.name)
         if self._pipeline.claimed(claimed) is segment:
             self._pipeline.names[claimed] = None
-        return self._pipeline.change(segment, Entry(Kind.DELETE, segment.id))
 
     def append(
         self,
@@ -246,6 +256,8 @@ class Appending:
         fresh = []
         for each in levels:
             _check_writer(each.writer)
+            if (refused := self._check(each.segment)) is not None:
+                return refused
             try:
                 fresh.append(_compare(each.segment.claimed_level(each.writer), each.expected, each.level, each.initial))
             except StoreError as error:
@@ -253,15 +265,16 @@ class Appending:
         if any(fresh) and not all(fresh):
             raise StoreError("some of the ack levels are stored already, others are not")
         if levels and not any(fresh):
-            for source, _ in parts:
-                if not source.claimed_deleted:
-                    self.delete(source).addErrback(lambda failure: failure.trap(StoreError))
-            return self._pipeline.acknowledge(None, settled=False)
+            known = dict.fromkeys(source for source, _ in parts)
+            left = [source for source in known if not source.claimed_deleted and not source.claimed_published]
+            for source in left:
+                self._delete(source)
+            return self._pipeline.wait(None) if left else self._pipeline.acknowledge(None, settled=False)
         for source, target in parts:
             for segment in (source, target):
                 if (refused := self._check(segment)) is not None:
                     return refused
-            if target.hidden or not source.hidden or source.claimed_sealed:
+            if target.hidden or not source.hidden or source.claimed_sealed or source.claimed_first_number:
                 raise StoreError(f"segment {source.name!r} can't be published into {target.name!r}")
             if target.claimed_sealed:
                 return self._pipeline.refuse(SegmentSealed(target.name), settled=target.sealed)
@@ -272,7 +285,8 @@ class Appending:
             commit.close_open(target)
             commit.touched |= {source, target}
             source.touched = target.touched = commit.number
-            source.claim().sealed = True
+            source.claim().published = True
+            self._free_name(source)
             entry = Entry(
                 Kind.PUBLISH,
                 target.id,
@@ -297,8 +311,10 @@ class Appending:
         """Refuse where the segment is gone, or will be once what is pending is on disk."""
         if self._pipeline.closing:
             raise StoreReadOnly("the store is closing")
-        if segment.deleted or segment.claimed_deleted:
-            return self._pipeline.refuse(NoSuchSegment(segment.name), settled=segment.deleted)
+        if segment.claimed_deleted or segment.claimed_published:
+            # Who deleted a published segment would take its records from the target.
+            settled = segment.deleted or segment.published
+            return self._pipeline.refuse(NoSuchSegment(segment.name), settled=settled)
         return None
 
 

@@ -1,50 +1,35 @@
 """The catalog: what the journal is folded into, as of the last compaction. SQLite, one writer: the compactor.
 
 Segments with their ack levels, groups and attributes; packs; and extents, which say where the records of a segment
-are. All of it is true for the sequence number `covered`: what the journal says from there on is not in it yet.
+are. All of it is true for the sequence number `covered`: what the journal says from there on is not in it yet. Every
+row has a checksum (`streamd.store.rowsum`), which is checked whenever the row is read.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from struct import iter_unpack, pack
 from typing import Any, Final, NamedTuple
 
 from streamd.store.disk import IDisk
 from streamd.store.errors import StoreUnusable, UnknownVersion
+from streamd.store.rowsum import (
+    META,
+    PARTS,
+    SCHEMA,
+    TOTAL_MODULUS,
+    UNREADABLE,
+    CatalogDamaged,
+    checked,
+    row_sum,
+    summed,
+)
 from streamd.store.segment import Segment
 
 FILE_NAME: Final = "catalog.sqlite"
 VERSION: Final = 1
-
-_SCHEMA: Final = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE segments (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL, created INTEGER NOT NULL, modified INTEGER NOT NULL,
-    sealed INTEGER NOT NULL, first_number INTEGER NOT NULL, first_offset INTEGER NOT NULL,
-    number INTEGER NOT NULL, offset INTEGER NOT NULL, hidden INTEGER NOT NULL
-);
-CREATE TABLE levels (
-    segment INTEGER NOT NULL, writer BLOB NOT NULL, level INTEGER NOT NULL, PRIMARY KEY (segment, writer)
-) WITHOUT ROWID;
-CREATE TABLE groups (
-    segment INTEGER NOT NULL, name TEXT NOT NULL, position INTEGER NOT NULL, ranges BLOB NOT NULL,
-    PRIMARY KEY (segment, name)
-) WITHOUT ROWID;
-CREATE TABLE attributes (
-    segment INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (segment, key)
-) WITHOUT ROWID;
-CREATE TABLE packs (number INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, live INTEGER NOT NULL, blocks INTEGER NOT NULL);
-CREATE TABLE extents (
-    segment INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, count INTEGER NOT NULL,
-    timestamp INTEGER NOT NULL, last_timestamp INTEGER NOT NULL,
-    pack INTEGER NOT NULL, position INTEGER NOT NULL, length INTEGER NOT NULL, crc INTEGER NOT NULL,
-    PRIMARY KEY (segment, number)
-) WITHOUT ROWID;
-CREATE INDEX extents_pack ON extents (pack);
-"""
 
 
 class Row(NamedTuple):
@@ -91,53 +76,75 @@ class Pack(NamedTuple):
     blocks: int
 
 
-_COLUMNS: Final = "segment, number, offset, count, timestamp, last_timestamp, pack, position, length, crc"
-
-
 class Catalog:
     """An open catalog. Whoever opened it `writable` is its only writer; changes are made inside `with`: all or none."""
 
-    def __init__(self, disk: IDisk, directory: str, store: bytes, *, writable: bool) -> None:
+    def __init__(self, disk: IDisk, directory: str, store: bytes, *, writable: bool, immutable: bool = False) -> None:
         self.path = os.path.join(directory, FILE_NAME)
         self._thinned: set[int] = set()
+        self._total = 0
         try:
-            self._db = disk.database(self.path, writable=writable)
+            self._db = disk.database(self.path, writable=writable, immutable=immutable)
             self._prepare(disk, directory, store, writable)
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             raise StoreUnusable(f"{self.path}: {error}. Restore it from a backup") from error
 
     def _prepare(self, disk: IDisk, directory: str, store: bytes, writable: bool) -> None:
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()
-        if not tables:
+        if not self._has_meta():
             if not writable:
                 raise StoreUnusable(f"{self.path}: there is no catalog here yet")
             with self:
-                for statement in _SCHEMA.split(";\n"):
+                for statement in SCHEMA.split(";\n"):
                     self._db.execute(statement)
-                self._set("format", VERSION)
-                self._set("store", store)
-                self.set_covered(1, 0, 0)
+                for key, value in zip(META, (VERSION, 1, 0, 0, 0, 0, store), strict=True):
+                    self._set(key, value)
             disk.sync_directory(directory)
-        if self._get("format") != VERSION:
+        meta = self._meta()
+        if meta.get("format") != VERSION:
             raise UnknownVersion(
-                f"{self.path}: the catalog has format {self._get('format')}, this streamd reads {VERSION}"
+                f"{self.path}: the catalog has format {meta.get('format')}, this streamd reads {VERSION}"
             )
-        if self._get("store") != store:
+        if meta.get("store") != store:
             raise StoreUnusable(f"{self.path}: this catalog belongs to another store")
+        checked(self.path, "meta", tuple([meta.get(key) for key in (*META, "crc")]))
+
+    def _has_meta(self) -> bool:
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()
+        return bool(tables)
 
     def __enter__(self) -> Catalog:
         self._db.execute("BEGIN IMMEDIATE")
+        self._total = self._get("total") if self._has_meta() else 0
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._db.commit()
-        else:
+        try:
+            if kind is None:
+                self._set("total", self._total % TOTAL_MODULUS)
+                meta = self._meta()
+                self._set("crc", row_sum("meta", [meta[key] for key in META]))
+                self._db.commit()
+        finally:
+            # Also after a commit that failed: the next transaction must not find this one open.
+            if self._db.in_transaction:
+                self._db.rollback()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Everything that is asked inside comes from one state. Keep it short: the WAL can't be emptied meanwhile."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
             self._db.rollback()
 
     def close(self) -> None:
         """Let go of it."""
         self._db.close()
+
+    def _meta(self) -> dict[str, Any]:
+        # In one statement: a reader outside may meet a commit of the compactor between two.
+        return dict(self._db.execute("SELECT key, value FROM meta").fetchall())
 
     def _get(self, key: str) -> Any:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -145,6 +152,26 @@ class Catalog:
 
     def _set(self, key: str, value: object) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    # -- rows and their checksums --------------------------------------------------------------------------------------
+
+    def _add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows, which count in the total."""
+        with_sums = [summed(table, row) for row in rows]
+        if with_sums:
+            marks = ", ".join("?" * len(with_sums[0]))
+            self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", with_sums)
+            self._total += sum([row[-1] for row in with_sums])
+
+    def _remove(self, table: str, which: str, *values: object) -> None:
+        """Remove rows, which no longer count."""
+        gone = self._db.execute(f"DELETE FROM {table} WHERE {which} RETURNING crc", values).fetchall()
+        self._total -= sum([crc for (crc,) in gone])
+
+    def _rows(self, table: str, rest: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Rows, each checked, without their checksums."""
+        for row in self._db.execute(f"SELECT * FROM {table} {rest}", values):
+            yield checked(self.path, table, row)
 
     # -- how far it goes -----------------------------------------------------------------------------------------------
 
@@ -167,91 +194,96 @@ class Catalog:
 
     def segments(self) -> Iterator[Segment]:
         """Every segment, with all that belongs to it but its extents."""
-        groups = _grouped(self._db.execute("SELECT segment, name, position, ranges FROM groups ORDER BY segment"))
-        levels = _grouped(self._db.execute("SELECT segment, writer, level FROM levels ORDER BY segment"))
-        attributes = _grouped(self._db.execute("SELECT segment, key, value FROM attributes ORDER BY segment"))
-        for row in self._db.execute("SELECT * FROM segments ORDER BY id"):
+        self._check_total()
+        levels, groups, attributes = (_grouped(self._rows(table, "ORDER BY segment")) for table in PARTS)
+        for row in self._rows("segments", "ORDER BY id"):
             segment = _segment(row)
             _equip(segment, levels.pop(segment.id, ()), groups.pop(segment.id, ()), attributes.pop(segment.id, ()))
             yield segment
 
+    def _check_total(self) -> None:
+        """No row is missing, and none is there twice. Whether each is right, `_rows` says."""
+        total = 0
+        for table in ("segments", "packs", *PARTS):
+            # In Python: what a damaged row holds need not be a number.
+            total += sum([crc for (crc,) in self._db.execute(f"SELECT crc FROM {table}") if isinstance(crc, int)])
+        if total % TOTAL_MODULUS != self._get("total"):
+            raise CatalogDamaged(self.path, "segments", "rows are missing, here or in another table")
+
     def segment(self, id: int) -> Segment | None:
         """One segment, with all that belongs to it but its extents."""
-        row = self._db.execute("SELECT * FROM segments WHERE id = ?", (id,)).fetchone()
+        row = next(self._rows("segments", "WHERE id = ?", id), None)
         if row is None:
             return None
         segment = _segment(row)
-        _equip(
-            segment,
-            self._db.execute("SELECT writer, level FROM levels WHERE segment = ?", (id,)),
-            self._db.execute("SELECT name, position, ranges FROM groups WHERE segment = ?", (id,)),
-            self._db.execute("SELECT key, value FROM attributes WHERE segment = ?", (id,)),
+        levels, groups, attributes = (
+            [part[1:] for part in self._rows(table, "WHERE segment = ?", id)] for table in PARTS
         )
+        _equip(segment, levels, groups, attributes)
         return segment
 
     def put_segment(self, segment: Segment) -> None:
         """Note a segment as it is now. Its extents are told apart."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                segment.id,
-                segment.name,
-                segment.created,
-                segment.modified,
-                int(segment.sealed),
-                segment.first_number,
-                segment.first_offset,
-                segment.number,
-                segment.offset,
-                int(segment.hidden),
-            ),
-        )
+        self._remove("segments", "id = ?", segment.id)
         self._clear(segment.id)
-        self._db.executemany(
-            "INSERT INTO levels VALUES (?, ?, ?)",
+        own = (
+            segment.id,
+            segment.name,
+            segment.created,
+            segment.modified,
+            int(segment.sealed),
+            segment.first_number,
+            segment.first_offset,
+            segment.number,
+            segment.offset,
+            int(segment.hidden),
+        )
+        self._add("segments", [own])
+        self._add(
+            "levels",
             [(segment.id, writer, level) for writer, level in (segment.levels or {}).items()],
         )
-        self._db.executemany(
-            "INSERT INTO groups VALUES (?, ?, ?, ?)",
+        self._add(
+            "groups",
             [
                 (segment.id, name, group.position, b"".join([pack("<QQ", *each) for each in group.ranges]))
                 for name, group in (segment.groups or {}).items()
             ],
         )
-        self._db.executemany(
-            "INSERT INTO attributes VALUES (?, ?, ?)",
+        self._add(
+            "attributes",
             [(segment.id, key, value) for key, value in (segment.attributes or {}).items()],
         )
-        self._drop_extents("segment = ? AND number + count <= ?", segment.id, segment.first_number)
+        # The second condition says nothing new, but it can use the index.
+        first = segment.first_number
+        self._drop_extents("segment = ? AND number + count <= ? AND number < ?", segment.id, first, first)
 
     def drop_segment(self, id: int) -> None:
         """Forget a segment and all that belongs to it."""
         self._clear(id)
         self._drop_extents("segment = ?", id)
-        self._db.execute("DELETE FROM segments WHERE id = ?", (id,))
+        self._remove("segments", "id = ?", id)
 
     def _drop_extents(self, which: str, *values: int) -> None:
         gone = self._db.execute(f"DELETE FROM extents WHERE {which} RETURNING pack", values)
         self._thinned.update(pack for (pack,) in gone)
 
     def _clear(self, id: int) -> None:
-        for table in ("levels", "groups", "attributes"):
-            self._db.execute(f"DELETE FROM {table} WHERE segment = ?", (id,))
+        for table in PARTS:
+            self._remove(table, "segment = ?", id)
 
     # -- extents and packs ---------------------------------------------------------------------------------------------
 
     def move_extents(self, moved: Moved) -> None:
         """Make the extents of a published segment those of its target."""
-        self._db.execute(
-            "UPDATE extents SET segment = :target, number = number + :number, offset = offset + :offset, "
-            "timestamp = max(timestamp, :timestamp), last_timestamp = max(last_timestamp, :timestamp) "
-            "WHERE segment = :source",
-            moved._asdict(),
-        )
+        rows = [moved.row(Row(*row)) for row in self._rows("extents", "WHERE segment = ?", moved.source)]
+        self._db.execute("DELETE FROM extents WHERE segment = ?", (moved.source,))
+        self.add_extents(rows)
 
     def add_extents(self, rows: Iterable[Row]) -> None:
         """Note where records are."""
-        self._db.executemany("INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        marks = ", ".join("?" * (len(Row._fields) + 1))
+        self._db.executemany(f"INSERT INTO extents VALUES ({marks})", (summed("extents", row) for row in rows))
 
     def extents_from_number(self, segment: int, number: int, limit: int) -> list[Row]:
         """The extent that holds this record, and those behind it."""
@@ -263,56 +295,92 @@ class Catalog:
 
     def _extents(self, segment: int, column: str, value: int, limit: int) -> list[Row]:
         # Offsets rise with numbers, so both find the last extent that begins at or below the place.
-        found = self._db.execute(
-            f"SELECT {_COLUMNS} FROM extents WHERE segment = :segment AND number >= coalesce("
-            f"(SELECT max(number) FROM extents WHERE segment = :segment AND {column} <= :value), 0) "
-            "ORDER BY number LIMIT :limit",
-            {"segment": segment, "value": value, "limit": limit},
+        rest = (
+            f"WHERE segment = ?1 AND number >= coalesce((SELECT max(number) FROM extents WHERE segment = ?1 AND "
+            f"{column} <= ?2), 0) ORDER BY number LIMIT ?3"
         )
-        return [Row(*row) for row in found]
+        found: list[Row] = []
+        for row in map(Row._make, self._rows("extents", rest, segment, value, limit)):
+            if found and row.number != found[-1].number + found[-1].records:
+                # One is missing. Who asks for what it held gets what comes behind, and sees that it is not that.
+                break
+            found.append(row)
+        return found
 
     def number_at(self, segment: int, timestamp: int) -> int | None:
         """The first record of the first extent that has one of this time or later."""
-        query = "SELECT min(number) FROM extents WHERE segment = ? AND last_timestamp >= ?"
-        found: int | None = self._db.execute(query, (segment, timestamp)).fetchone()[0]
-        return found
+        rest = "WHERE segment = ? AND last_timestamp >= ? ORDER BY number LIMIT 1"
+        row = next(self._rows("extents", rest, segment, timestamp), None)
+        return None if row is None else Row(*row).number
 
     def extents_of_packs(self, packs: Iterable[int]) -> Iterator[Row]:
         """All extents in these packs, by segment and number."""
         chosen = list(packs)
         marks = ", ".join("?" * len(chosen))
-        query = f"SELECT {_COLUMNS} FROM extents WHERE pack IN ({marks}) ORDER BY segment, number"
-        return (Row(*row) for row in self._db.execute(query, chosen))
+        rows = self._rows("extents", f"WHERE pack IN ({marks}) ORDER BY segment, number", *chosen)
+        return map(Row._make, rows)
 
     def packs(self) -> list[Pack]:
         """All packs."""
-        return [Pack(*row) for row in self._db.execute("SELECT number, bytes, live, blocks FROM packs ORDER BY number")]
+        return [Pack(*row) for row in self._rows("packs", "ORDER BY number")]
 
-    def add_pack(self, number: int, size: int, blocks: int) -> None:
-        """Note a pack whose extents are noted too."""
-        self._db.execute("INSERT INTO packs VALUES (?, ?, ?, ?)", (number, size, size, blocks))
+    def add_pack(self, number: int, size: int, blocks: int, *, is_thin: bool = False) -> None:
+        """Note a pack whose extents are noted too; `is_thin`: it has blocks that nobody needs."""
+        if is_thin:
+            self._thinned.add(number)
+        self._add("packs", [(number, size, size, blocks)])
         self._set("pack", number)
 
     def drop_packs(self, packs: Iterable[int]) -> None:
         """Forget packs, and the extents that still point there."""
         for number in packs:
             self._db.execute("DELETE FROM extents WHERE pack = ?", (number,))
-            self._db.execute("DELETE FROM packs WHERE number = ?", (number,))
+            self._remove("packs", "number = ?", number)
 
     def count_live(self) -> None:
         """Find out again how much is needed of packs that lost extents. A block that several share counts once."""
         for number in self._thinned:
-            self._db.execute(
-                "UPDATE packs SET live = coalesce((SELECT sum(length) FROM "
-                "(SELECT DISTINCT position, length FROM extents WHERE pack = ?1)), 0) WHERE number = ?1",
+            (live,) = self._db.execute(
+                "SELECT coalesce(sum(length), 0) FROM (SELECT DISTINCT position, length FROM extents WHERE pack = ?)",
                 (number,),
-            )
+            ).fetchone()
+            packs = [Pack(*row)._replace(live=live) for row in self._rows("packs", "WHERE number = ?", number)]
+            self._remove("packs", "number = ?", number)
+            self._add("packs", packs)
         self._thinned.clear()
+
+    # -- checking ------------------------------------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        """What SQLite itself finds wrong."""
+        return [text for (text,) in self._db.execute("PRAGMA integrity_check") if text != "ok"]
+
+    def places(self) -> Iterator[tuple[int, int, int, int]]:
+        """Segment, first number, count and pack of every extent, in order."""
+        yield from self._db.execute("SELECT segment, number, count, pack FROM extents ORDER BY segment, number")
+
+    def extents_with_ends(self, pack: int) -> list[tuple[Row, int]]:
+        """The extents in a pack, each with the offset at which its segment goes on behind it."""
+        query = (
+            "SELECT coalesce((SELECT offset FROM extents WHERE segment = ?1 AND number = ?2), "
+            "(SELECT offset FROM segments WHERE id = ?1), 0)"
+        )
+        with self.snapshot():
+            rows = [Row(*row) for row in self._rows("extents", "WHERE pack = ? ORDER BY position", pack)]
+            ends = [self._db.execute(query, (row.segment, row.number + row.records)).fetchone()[0] for row in rows]
+        return list(zip(rows, ends, strict=True))
+
+    def strays(self) -> Iterator[str]:
+        """Rows that belong to no segment."""
+        for table in PARTS:
+            query = f"SELECT DISTINCT segment FROM {table} WHERE segment NOT IN (SELECT id FROM segments)"
+            for (segment,) in self._db.execute(query):
+                yield f"there are {table} of segment {segment}, which does not exist"
 
     @property
     def next_pack(self) -> int:
         """A number that no pack has had."""
-        return int(self._get("pack") or 0) + 1
+        return int(self._get("pack")) + 1
 
 
 def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:

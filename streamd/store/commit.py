@@ -41,8 +41,10 @@ class Commit:
         "entries",
         "file",
         "frame",
+        "frees",
         "number",
         "removals",
+        "roll",
         "sequence",
         "touched",
         "waiters",
@@ -58,6 +60,11 @@ class Commit:
         self.touched: set[Segment] = set()
         self.bytes = 0
         self.removals = True
+        """Whether it only takes away."""
+        self.frees = False
+        """Whether it gives room back, once it is folded."""
+        self.roll = False
+        """Whether it is to be the first in a new journal file."""
         self.frame: EncodedFrame | None = None
         self.file = 0
         self._open: dict[Segment, Entry] = {}
@@ -74,6 +81,8 @@ class Commit:
         self.bytes += entry.length
         if entry.kind not in REMOVALS:
             self.removals = False
+        elif entry.kind in (Kind.DELETE, Kind.TRUNCATE):
+            self.frees = True
 
     def append(self, segment: Segment, batch: Batch, tag: int) -> None:
         """Take records up: behind those that this commit has for the segment already, where that makes one entry."""
@@ -131,11 +140,12 @@ class IWriter(Protocol):
 def write(journal: JournalWriter, commit: Commit, *, sync: bool, now: int) -> NoRoom | None:
     """Write one commit; NoRoom is returned, and every other error ends the process."""
     try:
-        commit.frame, commit.file = journal.write(commit.entries, now=now, removals=commit.removals)
+        commit.frame, commit.file = journal.write(commit.entries, now=now, removals=commit.removals, roll=commit.roll)
     except NoRoom as error:
         return error
     if sync:
         journal.sync()
+    journal.publish()
     return None
 
 

@@ -45,6 +45,8 @@ def main(directory: str) -> int:
         store = read_identity(disk, directory)
         catalog = Catalog(disk, directory, store, writable=True)
         folder = Folder(disk, os.path.join(directory, "journal"), os.path.join(directory, "packs"), store, catalog)
+        if leftovers := folder.leftovers():
+            _say(merged=leftovers, into=None)
         _serve(folder)
         catalog.close()
     except Exception as error:

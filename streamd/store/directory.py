@@ -19,8 +19,8 @@ from streamd.store.journal import TEMPORARY_SUFFIX
 
 _IDENTITY: Final = "identity"
 _LOCK: Final = "lock"
-_JOURNAL: Final = "journal"
-_PACKS: Final = "packs"
+JOURNAL: Final = "journal"
+PACKS: Final = "packs"
 COMPACTOR_LOCK: Final = "compactor.lock"
 # What a directory may hold that is not a store yet: our own beginnings, and what file systems put there.
 _NOTHING: Final = {_LOCK, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"}
@@ -47,8 +47,8 @@ class DataDirectory:
 
     def __init__(self, disk: IDisk, path: str) -> None:
         self.path = path
-        self.journal = os.path.join(path, _JOURNAL)
-        self.packs = os.path.join(path, _PACKS)
+        self.journal = os.path.join(path, JOURNAL)
+        self.packs = os.path.join(path, PACKS)
         self._disk = disk
         disk.make_directory(path)
         names = disk.list_directory(path)

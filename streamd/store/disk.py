@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EAGAIN, ENODATA, EOPNOTSUPP
+from mmap import ACCESS_READ, ACCESS_WRITE, mmap
 from urllib.parse import quote
 
 from zope.interface import Interface, implementer
@@ -77,8 +78,17 @@ class IDisk(Interface):
     def free_bytes(path: str) -> int:
         """Room left on the file system of `path`."""
 
-    def database(path: str, *, writable: bool) -> sqlite3.Connection:
-        """A SQLite database in WAL mode whose commits are synced, made where there is none and it may be written."""
+    def database(path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
+        """A SQLite database in WAL mode whose commits are synced, made where there is none and it may be written.
+
+        `immutable`: nobody writes to it now, and it is read without a look at its WAL or at locks.
+        """
+
+    def map(path: str, length: int, *, writable: bool) -> memoryview:
+        """The first bytes of a file as memory: what is stored there, others who map it see at once."""
+
+    def stamp(path: str) -> tuple[int, ...]:
+        """Numbers that are others once the file was written to or replaced; none where it is not there."""
 
     def lock(path: str) -> IDiskFile | None:
         """Create and lock a file for as long as it stays open; None where somebody else has it."""
@@ -198,8 +208,8 @@ class Disk:
         room = os.statvfs(path)
         return room.f_bavail * room.f_frsize
 
-    def database(self, path: str, *, writable: bool) -> sqlite3.Connection:
-        mode = "rwc" if writable else "ro"
+    def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
+        mode = "rwc" if writable else "ro&immutable=1" if immutable else "ro"
         # Connections move between threads of a pool, one at a time: who shares one has a lock.
         database = sqlite3.connect(
             f"file:{quote(path)}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=30
@@ -208,6 +218,21 @@ class Disk:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
         return database
+
+    def map(self, path: str, length: int, *, writable: bool) -> memoryview:
+        descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        try:
+            # Unmapped when the last view of it goes.
+            return memoryview(mmap(descriptor, length, access=ACCESS_WRITE if writable else ACCESS_READ))
+        finally:
+            os.close(descriptor)
+
+    def stamp(self, path: str) -> tuple[int, ...]:
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            return ()
+        return found.st_size, found.st_mtime_ns, found.st_ino
 
     def lock(self, path: str) -> DiskFile | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

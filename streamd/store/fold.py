@@ -35,7 +35,7 @@ _SMALL_BLOCK_BYTES: Final = 64 << 10
 _SMALL_PACK_BYTES: Final = 16 << 20
 _MERGED_BYTES_MAX: Final = 1 << 30
 # A pack of which less than this is needed is written again.
-_LIVE_LEAST: Final = 0.5
+_LIVE_LEAST: Final = 0.8
 
 
 class Folded(NamedTuple):
@@ -79,8 +79,8 @@ class Folder:
         try:
             moved = {each.source: each for each in touched.moved}
             packed = self._pack_segments(touched, writer)
-            rows = [moved[row.segment].row(row) if row.segment in moved else row for row in packed]
-            rows = [row for row in rows if touched.needs(row)]
+            written = [moved[row.segment].row(row) if row.segment in moved else row for row in packed]
+            rows = [row for row in written if touched.needs(row)]
             if rows:
                 writer.finish()
             else:
@@ -98,7 +98,7 @@ class Folder:
                     self._catalog.put_segment(segment)
             self._catalog.add_extents(rows)
             if rows:
-                self._catalog.add_pack(number, writer.size, writer.blocks)
+                self._catalog.add_pack(number, writer.size, writer.blocks, is_thin=len(rows) < len(written))
             self._catalog.set_covered(replay.sequence, file, replay.timestamp)
             self._catalog.count_live()
         return Folded(file, number if rows else None, writer.size if rows else 0)
@@ -131,6 +131,21 @@ class Folder:
                 yield _Source(extent.number, extent.offset, [piece], place if place in shared else None)
 
     # -- packs ---------------------------------------------------------------------------------------------------------
+
+    def leftovers(self) -> list[int]:
+        """Packs that were merged by a compactor which died before it could say so: nobody needs their files.
+
+        Those whose number is still to be given, left by one that died before its transaction, are removed here.
+        """
+        known = {each.number for each in self._catalog.packs()}
+        gone = []
+        for name in self._disk.list_directory(self._packs):
+            match = pack.FILE_NAME.fullmatch(name)
+            if match is None or int(match[1]) >= self._catalog.next_pack:
+                self._disk.unlink(os.path.join(self._packs, name))
+            elif int(match[1]) not in known:
+                gone.append(int(match[1]))
+        return gone
 
     def choose(self) -> list[int]:
         """The packs that are best merged now; none where all is well."""
@@ -174,17 +189,32 @@ class Folder:
         several = {place for place, count in seen.items() if count > 1}
         shared: dict[tuple[int, int], pack.Block] = {}
         for segment, own in groupby(rows, key=lambda row: row.segment):
-            yield from _Packing(writer, segment).run((self._block(row, several, files) for row in own), shared)
+            sources = (self._block(row, several, shared, files) for row in own)
+            yield from _Packing(writer, segment).run(sources, shared)
 
-    def _block(self, row: Row, shared: set[tuple[int, int]], files: dict[int, IDiskFile]) -> _Source:
+    def _block(
+        self,
+        row: Row,
+        several: set[tuple[int, int]],
+        shared: dict[tuple[int, int], pack.Block],
+        files: dict[int, IDiskFile],
+    ) -> _Source:
+        place = (row.pack, row.position)
+        if place in shared:
+            # It is in the new pack already, for another segment.
+            return _Source(row.number, row.offset, [], place, row.timestamp)
         if row.pack not in files:
             path = os.path.join(self._packs, pack.file_name(row.pack))
             files[row.pack] = self._disk.open(path, writable=False)
         data: Buffer = files[row.pack].read(row.position, row.length)
         if len(data) != row.length or pack.block_crc(data) != row.crc:
             raise ReadFailed(f"pack {row.pack} at {row.position}: {row.length} bytes do not match their checksum")
-        place = (row.pack, row.position)
-        return _Source(row.number, row.offset, list(pack.block_pieces(data)), place if place in shared else None)
+        pieces = list(pack.block_pieces(data))
+        if place in several:
+            return _Source(row.number, row.offset, pieces, place, row.timestamp)
+        # Records that were published later than they were written have the time of that, which only the row tells.
+        pieces = [piece._replace(timestamp=max(piece.timestamp, row.timestamp)) for piece in pieces]
+        return _Source(row.number, row.offset, pieces, None)
 
 
 class _Source(NamedTuple):
@@ -194,6 +224,8 @@ class _Source(NamedTuple):
     offset: int
     pieces: list[pack.Piece]
     shared: tuple[int, int] | None
+    timestamp: int = 0
+    """Not before this, whatever the pieces say."""
 
     @property
     def size(self) -> int:
@@ -219,7 +251,7 @@ class _Packing:
                 yield from self._close()
                 if source.shared not in shared:
                     shared[source.shared] = self._writer.add(pack.SHARED, 0, 0, source.pieces)
-                yield self._row(source.number, source.offset, shared[source.shared])
+                yield self._row(source.number, source.offset, shared[source.shared], source.timestamp)
                 continue
             # What does not follow on what is gathered (a hole where a merge has only some of the packs) begins anew.
             if self._size + size > pack.BLOCK_BYTES or source.number != self._end:
@@ -241,14 +273,14 @@ class _Packing:
             self._pieces = []
             self._size = 0
 
-    def _row(self, number: int, offset: int, block: pack.Block) -> Row:
+    def _row(self, number: int, offset: int, block: pack.Block, timestamp: int = 0) -> Row:
         return Row(
             self._segment,
             number,
             offset,
             block.records,
-            block.timestamp,
-            block.last_timestamp,
+            max(block.timestamp, timestamp),
+            max(block.last_timestamp, timestamp),
             self._writer.number,
             block.position,
             block.length,

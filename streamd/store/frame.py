@@ -47,9 +47,10 @@ assert FILE_HEADER.size == 64
 
 FRAME_HEADER: Final = Struct("<IIQQQQQII")
 assert FRAME_HEADER.size == 56
-_CRC_BEGIN = 8
+CRC_BEGIN: Final = 8
+"""What stands before this in a frame's header is not covered by its checksum."""
 _FRAME_REST = Struct("<QQQQQII")
-assert _FRAME_REST.size == FRAME_HEADER.size - _CRC_BEGIN
+assert _FRAME_REST.size == FRAME_HEADER.size - CRC_BEGIN
 
 ENTRY_HEADER: Final = Struct("<BBHIQQQ16sqII")
 assert ENTRY_HEADER.size == 64
@@ -223,11 +224,6 @@ def frame_head(
     """A frame's header, with the checksum over it and `table`, the entry headers."""
     rest = _FRAME_REST.pack(position, length, sequence, synced, timestamp, entries, 0)
     return pack("<II", mark, crc32c(table, crc32c(rest))) + rest
-
-
-def frame_crc(head: Buffer, table: Buffer) -> int:
-    """The checksum that a frame with this header and these entry headers must carry."""
-    return crc32c(table, crc32c(head[_CRC_BEGIN:]))
 
 
 class FileHeader(NamedTuple):

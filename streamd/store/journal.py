@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from errno import EDQUOT, ENOSPC
 from secrets import randbits
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamd.batch import Buffer
 from streamd.settings import StoreSettings
@@ -29,8 +29,11 @@ from streamd.store.frame import (
     frame_length,
 )
 
+if TYPE_CHECKING:
+    from streamd.store.committed import Committed
+
 FILE_NAME: Final = re.compile(r"(\d{20})\.journal")
-FILE_ENTRIES_MAX: Final = 100_000
+FILE_ENTRIES_MAX: Final = 50_000
 """A file with more entries is closed, whatever its size: each is a row in memory until the compactor has folded it."""
 
 TEMPORARY_SUFFIX: Final = ".tmp"
@@ -78,8 +81,12 @@ class JournalWriter:
         """Everything below this sequence number is on the medium."""
         self.timestamp = 0
         """The last timestamp given, in microseconds."""
+        self.committed: Committed | None = None
+        """Where readers outside the daemon look how far they may read."""
 
-    def write(self, entries: Sequence[Entry], *, now: int, removals: bool = False) -> tuple[EncodedFrame, int]:
+    def write(
+        self, entries: Sequence[Entry], *, now: int, removals: bool = False, roll: bool = False
+    ) -> tuple[EncodedFrame, int]:
         """Write one frame, and return it with the number of its file. It is not synced yet.
 
         Raises NoRoom with everything as before, or OSError where the file can't be trusted any more. A commit that is
@@ -91,7 +98,7 @@ class JournalWriter:
             raise NoRoom(f"a commit of {length} bytes is over the limit of {FRAME_BYTES_MAX}")
         limit = self._settings.journal_file_bytes - (0 if removals else self._reserve_bytes)
         # A frame larger than a whole file gets one of its own.
-        full = self.position + length > limit or self._entries >= FILE_ENTRIES_MAX
+        full = roll or self.position + length > limit or self._entries >= FILE_ENTRIES_MAX
         if self._file is None or (full and self.position > FILE_HEADER.size):
             self._roll(length)
         assert self._file is not None
@@ -130,6 +137,13 @@ class JournalWriter:
                 raise SyncFailed(f"{file_name(self.number)}: {error}") from error
             self._dirty = False
         self.synced = self.sequence
+        if self.committed is not None:
+            self.committed.set_synced(self.synced)
+
+    def publish(self) -> None:
+        """All that was written is committed: it may be shown to readers."""
+        if self.committed is not None:
+            self.committed.set_committed(self.sequence)
 
     def _roll(self, length: int) -> None:
         if self._file is not None:
@@ -189,6 +203,8 @@ class JournalWriter:
             self.write([], now=now, removals=True)
             self.sync()
         self._finish()
+        if self.committed is not None:
+            self.committed.close()
 
 
 def new_mark() -> int:

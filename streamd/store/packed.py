@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 
-from streamd.store.catalog import Catalog, Row
+from streamd.store.catalog import Row
+from streamd.store.errors import ReadFailed
 from streamd.store.read import Want, enough
+from streamd.store.rowsum import UNREADABLE, CatalogDamaged
 from streamd.store.segment import PACKS, Extent, Segment
 
 # Extents fetched at a time, and segments for which they are remembered: a few megabytes in all.
@@ -16,10 +20,26 @@ _EXTENTS: Final = 128
 _SEGMENTS_MAX: Final = 512
 
 
+class Extents(Protocol):
+    """Who knows where packed records are: the catalog, or somebody who asks it."""
+
+    def extents_from_number(self, segment: int, number: int, limit: int) -> list[Row]:
+        """The extent that holds this record, and those behind it."""
+
+    def extents_from_offset(self, segment: int, offset: int, limit: int) -> list[Row]:
+        """The extent that holds this offset, and those behind it."""
+
+    def number_at(self, segment: int, timestamp: int) -> int | None:
+        """The first record of the first extent that has one of this time or later."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
 class PackedIndex:
     """The catalog's extents, for readers. `near` is for the reactor's thread, `load` for any other."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Extents) -> None:
         self._catalog = catalog
         self._lock = Lock()
         self._known: OrderedDict[int, list[Extent]] = OrderedDict()
@@ -44,7 +64,7 @@ class PackedIndex:
 
     def load(self, segment: int, want: Want) -> list[Extent]:
         """The extents from the wanted place on, as the catalog has them now."""
-        with self._lock:
+        with self._lock, _readable():
             if want.number is not None:
                 rows = self._catalog.extents_from_number(segment, want.number, _EXTENTS)
             else:
@@ -54,7 +74,7 @@ class PackedIndex:
 
     def number_at(self, segment: int, timestamp: int) -> int | None:
         """The first record of the first extent that reaches this time."""
-        with self._lock:
+        with self._lock, _readable():
             return self._catalog.number_at(segment, timestamp)
 
     def remember(self, segment: Segment, extents: list[Extent]) -> None:
@@ -72,6 +92,15 @@ class PackedIndex:
         """Let go of the catalog."""
         with self._lock:
             self._catalog.close()
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """A catalog that can't be read, or is damaged, fails the read, and not the daemon."""
+    try:
+        yield
+    except (CatalogDamaged, *UNREADABLE) as error:
+        raise ReadFailed(f"catalog: {error}") from error
 
 
 def as_extent(row: Row) -> Extent:

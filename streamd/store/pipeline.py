@@ -22,8 +22,15 @@ from streamd.store.segments import Segments
 # How long writes are refused after the disk was found full, before the next one may try again.
 _FULL_SECONDS: Final = 1.0
 
-UNFOLDED_ENTRIES_MAX: Final = 400_000
-"""Entries of the journal that may be in memory before writers wait for the compactor."""
+UNFOLDED_ENTRIES_MAX: Final = 200_000
+"""Entries of the journal that may be in memory before writers wait for the compactor: what a start has to replay."""
+
+UNFOLDED_BYTES_MAX: Final = 4 << 30
+"""Bytes that the journal may hold before writers wait for the compactor."""
+
+# A journal file with something that gives room back is closed at the latest after this, and sooner where nothing else
+# happens: the room comes back when it is folded.
+_FREEING_SECONDS_MAX: Final = 60.0
 
 
 Name = tuple[bool, str]
@@ -46,6 +53,8 @@ class Pipeline:
         self._flying: Commit | None = None
         self._refused_at: float | None = None
         self._waiting_for_fold = False
+        self._freeing_since: float | None = None
+        self._commits_seen = 0
         self._closed: Deferred[None] | None = None
         self._ended = False
         self.gathering = Commit(1, sequence)
@@ -123,13 +132,28 @@ class Pipeline:
         Then everything waits, connections are no longer read when they hold too much, and so writers feel it before
         the memory, the disk and the time of a restart do.
         """
-        if sum(self._segments.entries_in.values()) < UNFOLDED_ENTRIES_MAX:
+        unfolded = self._segments.entries_in
+        entries = sum(unfolded.values())
+        # One file is open, and can't be folded: to wait for that would be to wait for ever.
+        few = entries < UNFOLDED_ENTRIES_MAX and sum(self._segments.bytes_in.values()) < UNFOLDED_BYTES_MAX
+        if few or len(unfolded) < 2:
             self._fly()
         elif not self._waiting_for_fold:
             self._waiting_for_fold = True
             self._log.warn(
-                "writers wait for the compactor: {entries} entries are not folded", entries=UNFOLDED_ENTRIES_MAX
+                "writers wait for the compactor: {files} journal files with {entries} entries are not folded",
+                files=len(unfolded),
+                entries=entries,
             )
+
+    def tidy(self) -> None:
+        """Close the journal file where it keeps room from coming back. To be called now and then."""
+        idle, self._commits_seen = self.commits == self._commits_seen, self.commits
+        if self._freeing_since is None or self._flying is not None or self.gathering.entries or self.closing:
+            return
+        if idle or self._seconds() - self._freeing_since > _FREEING_SECONDS_MAX:
+            self.gathering.roll = True
+            self._fly()
 
     def fold_ended(self) -> None:
         """The compactor has caught up a little."""
@@ -165,8 +189,11 @@ class Pipeline:
             self._fly_on()
         commit.fire()
         if commit.file > self.file:
+            self._freeing_since = None
             self.file = commit.file
             self.on_closed_file()
+        if commit.frees and self._freeing_since is None:
+            self._freeing_since = self._seconds()
         self._wake()
         if self._closed is not None and self._flying is None:
             self._close_writer()
@@ -180,7 +207,7 @@ class Pipeline:
                     continue
                 name = (segment.hidden, segment.name)
                 claimed = self.names.get(name, _NOBODY)
-                if claimed is segment or (claimed is None and segment.deleted):
+                if claimed is segment or (claimed is None and (segment.deleted or segment.published)):
                     del self.names[name]
 
     def _fail(self, error: NoRoom) -> None:

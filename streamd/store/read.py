@@ -52,10 +52,7 @@ def plan(segment: Segment, want: Want) -> list[Extent] | None:
 
     None where they are in a pack, and so in the catalog.
     """
-    at_number = want.number if want.number is not None else segment.first_number
-    at_offset = want.offset if want.offset is not None else segment.first_offset
-    if at_number < segment.first_number or at_offset < segment.first_offset:
-        raise RecordsTruncated(segment.first_number, segment.first_offset)
+    at_number, at_offset = check_retained(segment, want)
     # Only by what was asked for: empty raw records have numbers, and take no offsets.
     if at_number >= segment.number if want.number is not None else at_offset >= segment.offset:
         return []
@@ -66,6 +63,15 @@ def plan(segment: Segment, want: Want) -> list[Extent] | None:
     if row < 0:
         return None
     return enough((index.extent(each) for each in range(row, min(len(index), row + _EXTENTS_MAX))), want)
+
+
+def check_retained(segment: Segment, want: Want) -> tuple[int, int]:
+    """Where a read begins: the number or the offset that is wanted counts. RecordsTruncated where that is gone."""
+    at_number = want.number if want.number is not None else segment.first_number
+    at_offset = want.offset if want.offset is not None else segment.first_offset
+    if at_number < segment.first_number or at_offset < segment.first_offset:
+        raise RecordsTruncated(segment.first_number, segment.first_offset)
+    return at_number, at_offset
 
 
 def enough(extents: Iterable[Extent], want: Want) -> list[Extent]:
@@ -85,6 +91,26 @@ def enough(extents: Iterable[Extent], want: Want) -> list[Extent]:
         ):
             break
     return found
+
+
+def published_want(extent: Extent, want: Want) -> Want:
+    """What is wanted, as the published segment counts that `extent` stands for."""
+    if want.number is not None:
+        return want._replace(number=want.number - extent.number)
+    assert want.offset is not None
+    return want._replace(offset=want.offset - extent.offset)
+
+
+def published_runs(extent: Extent, runs: Sequence[Run]) -> list[Run]:
+    """Runs of a published segment as those of the one that took it up."""
+    return [
+        run._replace(
+            number=run.number + extent.number,
+            offset=run.offset + extent.offset,
+            timestamp=max(run.timestamp, extent.timestamp),
+        )
+        for run in runs
+    ]
 
 
 Fetch = Callable[[IDiskFile, int, int], Buffer | None]

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from streamd.store.errors import NoSuchSegment, ReadFailed
 from streamd.store.files import StoreFiles
 from streamd.store.packed import PackedIndex
-from streamd.store.read import Run, Want, decode, enough, fetch, plan
+from streamd.store.read import Run, Want, check_retained, decode, enough, fetch, plan, published_runs, published_want
 from streamd.store.segment import PACKS, PUBLISHED, Extent, Segment
 from streamd.store.segments import Segments
 
@@ -56,36 +56,32 @@ class Reader:
     def _read_published(self, segment: Segment, extent: Extent, want: Want) -> Deferred[list[Run]]:
         """Read from the segment that this one took up, as if it were its own."""
         source = self._segments.by_id[extent.position]
-        if want.number is not None:
-            inner = want._replace(number=want.number - extent.number)
-        else:
-            assert want.offset is not None
-            inner = want._replace(offset=want.offset - extent.offset)
 
         def shifted(runs: list[Run]) -> list[Run] | Deferred[list[Run]]:
             if not runs:
-                # A fold has just made them this segment's own.
-                return self.read(segment, want)
-            return [
-                run._replace(
-                    number=run.number + extent.number,
-                    offset=run.offset + extent.offset,
-                    timestamp=max(run.timestamp, extent.timestamp),
-                )
-                for run in runs
-            ]
+                # A fold has made them this segment's own, in the catalog, and we are not told yet.
+                return self._ask(segment, want, tries=2)
+            return published_runs(extent, runs)
 
-        return self.read(source, inner).addCallback(shifted)
+        return self.read(source, published_want(extent, want)).addCallback(shifted)
 
     def _ask(self, segment: Segment, want: Want, tries: int) -> Deferred[list[Run]]:
         """Ask the catalog where it is, and read it from there."""
 
+        def begins(runs: list[Run]) -> list[Run]:
+            if not segment.published and (not runs or (want.number is not None and runs[0].number != want.number)):
+                place = f"offset {want.offset}" if want.number is None else f"record {want.number}"
+                raise ReadFailed(f"segment {segment.id}: {place} is not where the catalog says")
+            return runs
+
         def found(extents: list[Extent]) -> Deferred[list[Run]]:
             if segment.deleted:
                 raise NoSuchSegment(segment.name)
+            # It may have been truncated, and the catalog thinned, since the question was asked.
+            check_retained(segment, want)
             self._packed.remember(segment, extents)
             try:
-                return self._fetch(enough(extents, want), want)
+                return self._fetch(enough(extents, want), want).addCallback(begins)
             except FileNotFoundError as error:
                 self._packed.forget()
                 if not tries:
@@ -124,7 +120,7 @@ class Reader:
         # The first row in memory is late enough, so what is before it, in packs, may be too.
         in_memory = segment.number if index is None else index.extent(0).number
         found = self._threads.run(self._packed.number_at, segment.id, timestamp)
-        return found.addCallback(lambda number: in_memory if number is None else max(number, segment.first_number))
+        return found.addCallback(lambda number: max(in_memory if number is None else number, segment.first_number))
 
     def remove(self, files: list[int]) -> Deferred[None]:
         """Nobody needs these files any more; who is reading one goes on."""

@@ -20,6 +20,8 @@ from streamd.batch import Buffer
 from streamd.settings import StoreSettings
 from streamd.store import pack
 from streamd.store.catalog import Catalog, Pack
+from streamd.store.committed import FILE_NAME as COMMITTED_NAME
+from streamd.store.committed import begin_committed, read_committed
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import StoreCorrupt, StoreUnusable
@@ -31,9 +33,11 @@ from streamd.store.journal import (
     TORN_SUFFIX,
     JournalWriter,
     NoRoom,
+    file_name,
     new_mark,
 )
 from streamd.store.replay import Replay, read_bytes
+from streamd.store.rowsum import UNREADABLE
 from streamd.store.scan import Scanner
 from streamd.store.segments import Segments
 
@@ -68,6 +72,9 @@ class _Recoverer:
         self._replay = Replay(disk, directory.journal, directory.store, Segments())
         self._writer = JournalWriter(disk, self._directory, settings, self._store)
         self._report = Recovery()
+        position = read_committed(disk, directory.path, directory.store)
+        self._synced = 0 if position is None else position.synced
+        """Everything below this sequence is on the medium, says the last run."""
 
     def run(self) -> tuple[Segments, JournalWriter, Recovery]:
         covered = self._read_catalog()
@@ -85,9 +92,12 @@ class _Recoverer:
         if headers:
             self._remove_spent(headers, self._replay_last(headers[-1]))
         else:
+            if self._replay.sequence < self._synced:
+                raise self._missing(os.path.join(self._directory, file_name(covered + 1)), 0, self._replay.sequence)
             self._go_on()
             self._begin(covered + 1, self._replay.sequence, [], new_mark())
         self._writer.synced = self._writer.sequence
+        self._writer.committed = begin_committed(self._disk, self._home.path, self._store, self._writer.sequence)
         self._report.frames = self._replay.frames_applied
         self._report.entries = self._replay.entries_applied
         return self._replay.segments, self._writer, self._report
@@ -102,6 +112,8 @@ class _Recoverer:
             for segment in catalog.segments():
                 self._replay.segments.adopt(segment)
             self._check_packs(catalog.packs())
+        except UNREADABLE as error:
+            raise StoreUnusable(f"{catalog.path}: {error}. Restore it from a backup") from error
         finally:
             catalog.close()
         return file
@@ -206,6 +218,9 @@ class _Recoverer:
             pass
         if scanner.sequence < scanner.synced_behind():
             raise StoreCorrupt(path, scanner.position, scanner.damage or "frames that were synced are missing")
+        if scanner.sequence < self._synced:
+            # No frame says so, but the writer did: the end of this file is gone, or a file behind it.
+            raise self._missing(path, scanner.position, scanner.sequence, scanner.damage)
         torn = scanner.rest(self._settings.torn_bytes_max)
         if scanner.damage or torn:
             self._report.torn_file = path
@@ -215,6 +230,14 @@ class _Recoverer:
         # Cut before anything is written: the room that this gives back may be what the new file needs.
         file.truncate(scanner.position)
         return scanner
+
+    def _missing(self, path: str, position: int, sequence: int, damage: str | None = None) -> StoreCorrupt:
+        return StoreCorrupt(
+            path,
+            position,
+            f"{damage or 'the frames end here'}; sequence {sequence} to {self._synced - 1} was synced, says the file "
+            f"{COMMITTED_NAME!r}, and is damaged, or a file is missing",
+        )
 
     def _keep(self, path: str, torn: bytes) -> str | None:
         """Put what is cut off beside the journal, where there is room for it."""

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _MICROSECONDS: Final = 1_000_000
 
+# Records may be older than their limit by so much of it.
+_AGE_SLACK: Final = 0.02
+
 
 class Retention:
     """Goes over all segments again and again, a few at a time."""
@@ -50,6 +53,8 @@ class Retention:
         self._loop: Any = LoopingCall(self.sweep)
         self._loop.clock = clock
         self._running: Deferred[Any] | None = None
+        self._asked: dict[int, float] = {}
+        """When to look for old records in a segment again."""
 
     def start(self) -> None:
         """Begin, after one interval."""
@@ -67,9 +72,11 @@ class Retention:
 
     def sweep(self) -> Deferred[None]:
         """Look at every segment once; fires when all is on disk."""
-        return self._cooperator.coiterate(self._sweep()).addCallback(lambda _: None)
+        return self._cooperator.coiterate(self._sweep()).addCallback(lambda _: self._store.tidy())
 
     def _sweep(self) -> Iterator[Deferred[None] | None]:
+        now = self._clock.seconds()
+        self._asked = {id: again for id, again in self._asked.items() if again > now}
         for segment in self._store.hidden_segments():
             yield self._expire(segment, self._hidden_seconds_max)
         if not self._rules:
@@ -97,15 +104,21 @@ class Retention:
     def _trim(self, segment: Segment, rule: RetentionRule) -> Deferred[None] | None:
         number = segment.number - rule.records_max if rule.records_max else 0
         offset = segment.offset - rule.bytes_max if rule.bytes_max else 0
-        if number <= segment.first_number and offset <= segment.first_offset and not rule.age_seconds_max:
+        age_seconds_max = rule.age_seconds_max
+        if age_seconds_max and self._asked.get(segment.id, 0.0) > self._clock.seconds():
+            age_seconds_max = 0.0
+        if number <= segment.first_number and offset <= segment.first_offset and not age_seconds_max:
             return None
-        trimmed = Deferred.fromCoroutine(self._truncate(segment, number, offset, rule.age_seconds_max))
+        trimmed = Deferred.fromCoroutine(self._truncate(segment, number, offset, age_seconds_max))
         return trimmed.addErrback(self._refused, segment)
 
     async def _truncate(self, segment: Segment, number: int, offset: int, age_seconds_max: float) -> None:
         first = await self._first_kept(segment, number, offset, age_seconds_max)
         if first > segment.first_number:
             await self._store.truncate(segment, first)
+        elif age_seconds_max:
+            # Nothing is old enough. To ask again at each sweep, of each idle segment, would be most of the work.
+            self._asked[segment.id] = self._clock.seconds() + age_seconds_max * _AGE_SLACK
 
     async def _first_kept(self, segment: Segment, number: int, offset: int, age_seconds_max: float) -> int:
         """The first record that every limit allows to stay."""

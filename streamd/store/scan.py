@@ -10,6 +10,7 @@ from crc32c import crc32c
 from streamd.batch import Buffer
 from streamd.store.disk import IDiskFile
 from streamd.store.frame import (
+    CRC_BEGIN,
     ENTRY_HEADER,
     FILE_HEADER,
     FRAME_BYTES_MAX,
@@ -17,7 +18,6 @@ from streamd.store.frame import (
     FileHeader,
     Header,
     Kind,
-    frame_crc,
 )
 
 _WINDOW_BYTES: Final = 4 << 20
@@ -49,8 +49,9 @@ class Damaged(Exception):
 class Window:
     """A file through a buffer that moves forward."""
 
-    def __init__(self, file: IDiskFile) -> None:
+    def __init__(self, file: IDiskFile, window_bytes: int = _WINDOW_BYTES) -> None:
         self._file = file
+        self._window_bytes = window_bytes
         self._begin = 0
         self._data = memoryview(b"")
         self.size = file.size()
@@ -62,7 +63,7 @@ class Window:
             if position >= self.size:
                 return memoryview(b"")
             self._begin = position
-            self._data = memoryview(self._file.read(position, max(length, _WINDOW_BYTES)))
+            self._data = memoryview(self._file.read(position, max(length, self._window_bytes)))
             at = 0
         return self._data[at : at + length]
 
@@ -70,8 +71,8 @@ class Window:
 class Scanner:
     """The frames of one file in order, up to the first place where there is none."""
 
-    def __init__(self, file: IDiskFile, header: FileHeader) -> None:
-        self._window = Window(file)
+    def __init__(self, file: IDiskFile, header: FileHeader, window_bytes: int = _WINDOW_BYTES) -> None:
+        self._window = Window(file, window_bytes)
         self._mark = header.mark
         self.position = FILE_HEADER.size
         """Behind the last good frame."""
@@ -106,38 +107,42 @@ class Scanner:
         mark, crc, place, length, sequence, synced, timestamp, count, _ = FRAME_HEADER.unpack(head)
         if mark == 0 and not any(head):
             return None
-        self._check_head(head, mark, crc, place, length, count, position)
+        table = self._check_head(mark, crc, place, length, count, position)
         if sequence != self.sequence:
             raise Damaged(f"the frame has sequence {sequence} where {self.sequence} is due")
-        return self._bodies(position, length, sequence, synced, timestamp, count)
+        return self._bodies(position, length, sequence, synced, timestamp, table)
 
-    def _check_head(
-        self, head: memoryview, mark: int, crc: int, place: int, length: int, count: int, position: int
-    ) -> None:
+    def _check_head(self, mark: int, crc: int, place: int, length: int, count: int, position: int) -> memoryview:
+        """Check what a frame's header says; returns the headers of its entries."""
         if mark != self._mark:
             raise Damaged("no frame begins here")
         # Sizes first: a damaged one must not make us read or allocate what isn't there.
-        table_bytes = ENTRY_HEADER.size * count
-        if not FRAME_HEADER.size + table_bytes <= length <= FRAME_BYTES_MAX or position + length > self._window.size:
+        head_bytes = FRAME_HEADER.size + ENTRY_HEADER.size * count
+        if not head_bytes <= length <= FRAME_BYTES_MAX or position + length > self._window.size:
             raise Damaged(f"the frame header gives a length of {length} bytes with {count} entries")
-        table = self._window.get(position + FRAME_HEADER.size, table_bytes)
-        if place != position or crc != frame_crc(head, table):
+        whole = self._window.get(position, head_bytes)
+        if place != position or crc != crc32c(whole[CRC_BEGIN:]):
             raise Damaged("the checksum of the frame header does not match")
+        return whole[FRAME_HEADER.size :]
 
-    def _bodies(self, position: int, length: int, sequence: int, synced: int, timestamp: int, count: int) -> Frame:
-        at = position + FRAME_HEADER.size
-        table = self._window.get(at, ENTRY_HEADER.size * count)
-        headers = [Header(*fields) for fields in ENTRY_HEADER.iter_unpack(table)]
-        at += len(table)
+    def _bodies(
+        self, position: int, length: int, sequence: int, synced: int, timestamp: int, table: memoryview
+    ) -> Frame:
+        # A journal may hold hundreds of thousands of small frames, and all of them are read at a start.
+        headers = list(map(Header._make, ENTRY_HEADER.iter_unpack(table)))
+        at = position + FRAME_HEADER.size + len(table)
+        end = position + length
+        get = self._window.get
         bodies: list[tuple[int, Buffer]] = []
-        for number, header in enumerate(headers):
-            body = self._window.get(at, header.length)
-            if len(body) != header.length or at + header.length > position + length:
-                raise Damaged(f"entry {sequence + number} reaches beyond its frame")
+        for header in headers:
+            size = header.length
+            body = get(at, size)
+            if len(body) != size or at + size > end:
+                raise Damaged(f"entry {sequence + len(bodies)} reaches beyond its frame")
             if crc32c(body) != header.crc:
-                raise Damaged(f"the checksum of entry {sequence + number} does not match")
+                raise Damaged(f"the checksum of entry {sequence + len(bodies)} does not match")
             bodies.append((at, b"" if header.kind in _PAYLOADS else bytes(body)))
-            at += header.length
+            at += size
         return Frame(position, length, sequence, synced, timestamp, headers, bodies)
 
     def synced_behind(self) -> int:
@@ -166,7 +171,7 @@ class Scanner:
             return
         mark, crc, place, length, _, synced, _, count, _ = FRAME_HEADER.unpack(head)
         try:
-            self._check_head(head, mark, crc, place, length, count, position)
+            self._check_head(mark, crc, place, length, count, position)
             self.synced = max(self.synced, synced)
         except Damaged:
             pass

@@ -114,10 +114,11 @@ class Index:
 class Claims:
     """What pending commits change in a segment beside its length. None of it is shown to readers."""
 
-    __slots__ = ("attributes", "deleted", "first_number", "first_offset", "levels", "sealed")
+    __slots__ = ("attributes", "deleted", "first_number", "first_offset", "levels", "published", "sealed")
 
     def __init__(self) -> None:
         self.deleted = False
+        self.published = False
         self.sealed = False
         self.first_number = 0
         self.first_offset = 0
@@ -200,6 +201,11 @@ class Segment:
     def claimed_deleted(self) -> bool:
         """Deleted, once everything pending is on disk."""
         return self.deleted or (self.claims is not None and self.claims.deleted)
+
+    @property
+    def claimed_published(self) -> bool:
+        """Part of another segment, once everything pending is on disk."""
+        return self.published or (self.claims is not None and self.claims.published)
 
     @property
     def claimed_sealed(self) -> bool:

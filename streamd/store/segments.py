@@ -35,6 +35,8 @@ class Segments:
         """For each journal file, the segments that have records in it: those that a fold of it concerns."""
         self.entries_in: dict[int, int] = {}
         """For each journal file that is not folded, how many entries of it are in memory."""
+        self.bytes_in: dict[int, int] = {}
+        """And how many bytes they hold."""
         self._payload: tuple[Header, int] | None = None
 
     def apply(
@@ -43,6 +45,7 @@ class Segments:
         """Let one entry take effect. `position` is where its body stands in `file`."""
         kind = header.kind
         self.entries_in[file] = self.entries_in.get(file, 0) + 1
+        self.bytes_in[file] = self.bytes_in.get(file, 0) + header.length
         if kind == Kind.APPEND:
             self._append(self._segment(header.segment), header, timestamp, file, position)
         elif kind == Kind.PAYLOAD:
@@ -109,6 +112,26 @@ class Segments:
         self.by_id[segment.id] = segment
         # A segment that is deleted later in the same frame may still have the name: the newer one wins.
         self.names_of(segment)[segment.name] = segment
+
+    def drop_files(self, file: int) -> list[int]:
+        """Do not count journal files up to this one any more; returns which those were."""
+        gone = [number for number in self.entries_in if number <= file]
+        for number in gone:
+            del self.entries_in[number], self.bytes_in[number]
+        return gone
+
+    def take_folded(self, file: int) -> tuple[set[Segment], list[Segment]]:
+        """The segments that have records in journal files up to this one, and those which these files published.
+
+        Both are forgotten here: whoever calls this tells the first ones, and then drops the others.
+        """
+        concerned: set[Segment] = set()
+        sources: list[Segment] = []
+        for number in [each for each in self.by_file if each <= file]:
+            concerned |= self.by_file.pop(number)
+        for number in [each for each in self.published_in if each <= file]:
+            sources += self.published_in.pop(number)
+        return concerned, sources
 
     def names_of(self, segment: Segment) -> dict[str, Segment]:
         """Where the name of such a segment is looked up."""

@@ -259,6 +259,10 @@ class Store(Appending):
         """Entries of the journal that are in memory because no pack has them yet."""
         return sum(self._segments.entries_in.values())
 
+    def tidy(self) -> None:
+        """Let room come back that was freed, also where nothing else happens. To be called now and then."""
+        self._pipeline.tidy()
+
     def on_closed_file(self, call: Callable[[], None]) -> None:
         """Call this each time a journal file is complete."""
         self._pipeline.on_closed_file = call
@@ -268,14 +272,7 @@ class Store(Appending):
 
         Segments are told in small groups, a turn of the reactor for each: until all of them know, the files stay.
         """
-        by_file, entries_in = self._segments.by_file, self._segments.entries_in
-        concerned: set[Segment] = set()
-        sources: list[Segment] = []
-        for number in [each for each in by_file if each <= file]:
-            concerned |= by_file.pop(number)
-        published = self._segments.published_in
-        for number in [each for each in published if each <= file]:
-            sources += published.pop(number)
+        concerned, sources = self._segments.take_folded(file)
         done: Deferred[None] = Deferred()
 
         def some() -> None:
@@ -287,9 +284,7 @@ class Store(Appending):
             for source in sources:
                 # Its records are the target's own now.
                 self._segments.by_id.pop(source.id, None)
-            gone = [number for number in entries_in if number <= file]
-            for number in gone:
-                del entries_in[number]
+            gone = self._segments.drop_files(file)
             self._pipeline.fold_ended()
             self._reader.remove(gone).chainDeferred(done)
 

@@ -15,8 +15,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd import __version__
 from streamd.interfaces import ConfigError
 from streamd.protocols import sesp
-from streamd.settings import Limits
+from streamd.settings import Limits, RetentionRule
 from streamd.store import Segment
+from streamd.store.retention import Retention
 from tests.protocols.rig import Peer, Rig
 
 LIMITS = Limits(line_bytes_max=64 << 10)
@@ -548,6 +549,18 @@ class AdminTests(SespCase):
         self.rig.run()
         self.assertEqual(self.told("?a"), {**cut, "groups": {"readers": {"position": 1, "lag": 1, "ranges": 0}}})
         self.talk("→?b", "-NoSuchTopicExists")
+
+    def test_describe_retention(self) -> None:
+        """The first rule that fits the name is shown with all its keys; null where none does."""
+        self.topic("a1")
+        self.topic("b")
+        rules = [RetentionRule(pattern="a*", bytes_max=7), RetentionRule(pattern="a1", records_max=1)]
+        self.rig.store.retention = Retention(
+            self.rig.store, rules, interval_seconds=1, hidden_seconds_max=0, clock=self.rig.clock, now=lambda: 0
+        )
+        rule = {"pattern": "a*", "bytes_max": 7, "records_max": 0, "age_seconds_max": 0.0, "idle_seconds_max": 0.0}
+        self.assertEqual(self.told("?a1")["retention"], rule)
+        self.assertEqual(self.told("?b")["retention"], None)
 
     def test_truncate(self) -> None:
         """``%N`` drops the messages before N: none where N is before the first, all where it is behind the last."""

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
-from streamd.store import Segment
+from streamd.store import Run, Segment
 from streamd.store.frame import FILE_HEADER, FileHeader, decode_file_header
 from streamd.store.scan import Frame, Scanner
 from tests.store.inline import JOURNAL, InlineWriter, call, open_inline, read_all, result_of
@@ -69,6 +69,10 @@ class StoreCase(SynchronousTestCase):
         if isinstance(segment, str):
             segment = self.store.find(segment)
         return [bytes(record) for run in read_all(self.store, segment) for record in run.batch.records()]
+
+    def runs(self, name: str) -> list[Run]:
+        """All that can be read of a segment, with tags and times."""
+        return read_all(self.store, self.store.find(name))
 
     def refuses(self, error: type[T], operation: Callable[..., Deferred[Any]], *args: Any, **keywords: Any) -> T:
         """The error that an operation raises, or fails with."""

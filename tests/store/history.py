@@ -28,6 +28,9 @@ WRITERS = [bytes([each]) * 16 for each in (1, 2)]
 NAMES = ["a", "b", "ü"]
 
 
+Operation = Callable[[Any], None]
+
+
 class Violation(Exception):
     """The store broke a promise."""
 
@@ -63,6 +66,9 @@ class Oracle:
 class History:
     """One store, one model, and the operations that both receive."""
 
+    operations: tuple[list[Operation], list[float]]
+    """What it does, and how often."""
+
     def __init__(self, disk: SimulatedDisk, rng: Random, settings: StoreSettings, oracle: Oracle) -> None:
         self.rng = rng
         self.oracle = oracle
@@ -80,14 +86,15 @@ class History:
         self._failures: list[Failure] = []
 
     def _all(self) -> list[tuple[Segment, ModelSegment]]:
-        return [(self.store.find(name), segment) for name, segment in self.model.segments.items()]
+        hidden = [(self.store.find_hidden(name), segment) for name, segment in self.model.hidden.items()]
+        return [(self.store.find(name), segment) for name, segment in self.model.segments.items()] + hidden
 
     # -- operations --------------------------------------------------------------------------------------------------
 
     def run(self, operations: int) -> None:
         """Ask for some random things, and write some commits."""
         for _ in range(operations):
-            self.rng.choices(OPERATIONS, _WEIGHTS)[0](self)
+            self.rng.choices(*self.operations)[0](self)
             while len(self.writer) and self.rng.random() < 0.4:
                 self.step()
             if self._syncs and self.rng.random() < 0.1:
@@ -159,7 +166,7 @@ class History:
             return None
         # Deleted ones are asked for now and then, to be refused.
         if len(self._handles) > 6:
-            self._handles = [each for each in self._handles if not each[1].deleted]
+            self._handles = [each for each in self._handles if not each[1].deleted and not each[1].published]
         return self.rng.choice(self._handles) if self._handles else None
 
     def _records(self) -> list[bytes]:
@@ -200,20 +207,21 @@ class History:
 
     def append(self) -> None:
         if picked := self._pick():
-            segment, model = picked
-            part = self._part(model)
-            if part.writer is None and part.tag == 0 and self.rng.random() < 0.5:
-                self._ask(lambda: self.model.append(part), self._append_for, segment, Batch.of(part.records))
-                return
-            levels = {"writer": part.writer, "expected": part.expected, "level": part.level}
-            self._ask(
-                lambda: self.model.append(part),
-                self.store.append,
-                segment,
-                Batch.of(part.records),
-                tag=part.tag,
-                **levels,
-            )
+            self._append_part(picked[0], self._part(picked[1]))
+
+    def _append_part(self, segment: Segment, part: Part) -> None:
+        if part.writer is None and part.tag == 0 and self.rng.random() < 0.5:
+            self._ask(lambda: self.model.append(part), self._append_for, segment, Batch.of(part.records))
+            return
+        levels = {"writer": part.writer, "expected": part.expected, "level": part.level}
+        self._ask(
+            lambda: self.model.append(part),
+            self.store.append,
+            segment,
+            Batch.of(part.records),
+            tag=part.tag,
+            **levels,
+        )
 
     def _append_for(self, segment: Segment, batch: Batch) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
@@ -279,7 +287,7 @@ class History:
             )
 
 
-OPERATIONS = [
+OPERATIONS: list[Operation] = [
     History.create,
     History.delete,
     History.seal,
@@ -290,7 +298,7 @@ OPERATIONS = [
     History.group,
     History.attribute,
 ]
-_WEIGHTS = [3, 0.7, 0.4, 1.5, 9, 3, 3, 4, 2]
+History.operations = (OPERATIONS, [3, 0.7, 0.4, 1.5, 9, 3, 3, 4, 2])
 
 
 def difference(found: Contents, expected: Contents) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -12,14 +12,18 @@ from twisted.python.failure import Failure
 
 from streamd.settings import StoreSettings
 from streamd.store import Run, Segment, Store, Threads, assemble
+from streamd.store.catalog import Catalog
 from streamd.store.commit import Commit, Done, write
+from streamd.store.directory import read_identity
 from streamd.store.disk import IDisk
+from streamd.store.fold import Folded, Folder
 from streamd.store.journal import JournalWriter
 
 T = TypeVar("T")
 
 DIRECTORY = "/data"
 JOURNAL = "/data/journal"
+PACKS = "/data/packs"
 
 SMALL = StoreSettings(journal_file_bytes=4096, reserve_bytes=512, open_files_max=4, torn_bytes_max=1 << 20)
 """Settings that make the journal roll every few commits."""
@@ -73,19 +77,51 @@ def open_inline(
     clock: Clock | None = None,
     now: int = 1_000_000,
     directory: str = DIRECTORY,
+    run: Callable[..., Deferred[Any]] = maybeDeferred,
 ) -> tuple[Store, InlineWriter]:
-    """Open the store in a directory of `disk`; its commits are written by the writer's `step`."""
+    """Open the store in a directory of `disk`; its commits are written by the writer's `step`.
+
+    `run` is how it leaves the reactor's thread: not at all, or as a test likes.
+    """
     writers: list[InlineWriter] = []
 
     def make_writer(journal: JournalWriter) -> InlineWriter:
         writers.append(InlineWriter(journal, settings, now))
         return writers[0]
 
-    def run(call: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        return maybeDeferred(call, *args)
-
     store = assemble(disk, directory, settings, make_writer, Threads(run, (clock or Clock()).seconds))
     return store, writers[0]
+
+
+class Compactor:
+    """Folds and merges on the same disk, when a test says so. The real one is a process, and does the same."""
+
+    def __init__(self, disk: IDisk, store: Store, directory: str = DIRECTORY) -> None:
+        self._store = store
+        identity = read_identity(disk, directory)
+        self.catalog = Catalog(disk, directory, identity, writable=True)
+        self.folder = Folder(disk, f"{directory}/journal", f"{directory}/packs", identity, self.catalog)
+
+    def fold(self, last: int | None = None, *, told: bool = True) -> Folded:
+        """Fold the journal files up to `last`, or all that are complete; `told`: and let the store know."""
+        folded = self.folder.fold(self._store.closed_file if last is None else last)
+        if told:
+            result_of(self._store.folded(folded.file))
+        return folded
+
+    def merge(self, packs: Sequence[int] | None = None, *, told: bool = True) -> int | None:
+        """Merge these packs, or those that are best merged now, if there are any; returns the new one."""
+        chosen = self.folder.choose() if packs is None else packs
+        if not chosen:
+            return None
+        merged = self.folder.merge(chosen)
+        if told:
+            result_of(self._store.merged(chosen))
+        return merged
+
+    def packs(self) -> list[int]:
+        """The packs that the catalog knows."""
+        return [each.number for each in self.catalog.packs()]
 
 
 def result_of(deferred: Deferred[T]) -> T:

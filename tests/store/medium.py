@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 SECTOR_BYTES = 512
+WORD_BYTES = 8
 
 
 class Write(NamedTuple):
@@ -71,6 +72,7 @@ class File:
         self.durable = bytearray(durable)
         self.pending: list[Write | Resize] = []
         self.broken: list[tuple[int, int]] = []
+        self.is_mapped = False
 
     def change(self, change: Write | Resize) -> None:
         if self.durable is self.content:
@@ -92,6 +94,9 @@ class File:
                 _tear(content, change, rng)
             elif rng.random() < 0.5:
                 _apply(content, change)
+        for position in range(0, len(content), WORD_BYTES) if self.is_mapped and fate != "lost" else ():
+            if fate == "kept" or rng.random() < 0.5:
+                content[position : position + WORD_BYTES] = self.content[position : position + WORD_BYTES]
         after = File(content)
         after.broken = list(self.broken)
         return after
@@ -102,6 +107,7 @@ class File:
         copy.durable[:] = self.durable
         copy.pending = list(self.pending)
         copy.broken = list(self.broken)
+        copy.is_mapped = self.is_mapped
         return copy
 
 

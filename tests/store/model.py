@@ -15,14 +15,19 @@ from streamd.store import (
     LevelGap,
     LevelOverlap,
     NoSuchSegment,
+    Segment,
     SegmentExists,
     SegmentSealed,
     Store,
+    StoreError,
 )
 from streamd.store.frame import TAG_RAW
 from tests.store.inline import read_all
 
 Contents = dict[str, tuple[Any, ...]]
+
+HIDDEN = "?"
+"""Before the names of hidden segments, where they stand beside others."""
 
 
 class Record(NamedTuple):
@@ -70,6 +75,8 @@ class ModelSegment:
     number: int = 0
     offset: int = 0
     records: list[Record] = field(default_factory=list)
+    hidden: bool = False
+    published: bool = False
     sealed: bool = False
     deleted: bool = False
     levels: dict[bytes, int] = field(default_factory=dict)
@@ -114,29 +121,67 @@ class Model:
 
     def __init__(self) -> None:
         self.segments: dict[str, ModelSegment] = {}
+        self.hidden: dict[str, ModelSegment] = {}
 
     def copy(self) -> Model:
         """The same state, to go on from by itself."""
         copy = Model()
         copy.segments = {name: segment.copy() for name, segment in self.segments.items()}
+        copy.hidden = {name: segment.copy() for name, segment in self.hidden.items()}
         return copy
 
     def contents(self) -> Contents:
         """Everything, as one value."""
-        return {name: segment.freeze() for name, segment in self.segments.items()}
+        found = {name: segment.freeze() for name, segment in self.segments.items()}
+        return found | {HIDDEN + name: segment.freeze() for name, segment in self.hidden.items()}
 
-    def create(self, name: str) -> ModelSegment:
-        """A new segment."""
-        if name in self.segments:
+    def create(self, name: str, hidden: bool = False) -> ModelSegment:
+        """A new segment. Hidden ones have names of their own."""
+        names = self.hidden if hidden else self.segments
+        if name in names:
             raise SegmentExists(name)
-        segment = self.segments[name] = ModelSegment(name)
+        segment = names[name] = ModelSegment(name, hidden=hidden)
         return segment
 
     def delete(self, segment: ModelSegment) -> None:
         """Remove a segment."""
         self._check(segment)
         segment.deleted = True
-        del self.segments[segment.name]
+        del (self.hidden if segment.hidden else self.segments)[segment.name]
+
+    def publish(self, parts: Sequence[tuple[ModelSegment, ModelSegment]], levels: Sequence[Part]) -> None:
+        """Put the records of hidden segments behind those of their targets, and raise levels; all of it, or nothing.
+
+        Where the levels are stored it was done before: what is still hidden goes.
+        """
+        fresh = []
+        for level in levels:
+            assert level.writer is not None
+            fresh.append(self._is_fresh(self._check(level.segment).levels.get(level.writer), level))
+        if any(fresh) and not all(fresh):
+            raise StoreError("some of the ack levels are stored already, others are not")
+        if levels and not any(fresh):
+            for source, _ in parts:
+                if not source.deleted and not source.published:
+                    self.delete(source)
+            return
+        for source, target in parts:
+            self._check(source)
+            self._check(target)
+            if target.hidden or not source.hidden or source.sealed or source.first_number:
+                raise StoreError(f"segment {source.name!r} can't be published into {target.name!r}")
+            if target.sealed:
+                raise SegmentSealed(target.name)
+        if len({id(source) for source, _ in parts}) < len(parts):
+            raise StoreError("a hidden segment can be published once")
+        for source, target in parts:
+            source.published = True
+            del self.hidden[source.name]
+            for record in source.records:
+                target.add([record.data], record.tag)
+        for level in levels:
+            assert level.writer is not None
+            level.segment.levels[level.writer] = level.level
 
     def seal(self, segment: ModelSegment) -> None:
         """No more records."""
@@ -229,17 +274,22 @@ class Model:
             segment.attributes[key] = value
 
     def _check(self, segment: ModelSegment) -> ModelSegment:
-        if segment.deleted:
+        if segment.deleted or segment.published:
             raise NoSuchSegment(segment.name)
         segment.frozen = None
         return segment
 
 
+def segments(store: Store) -> dict[str, Segment]:
+    """All segments of a store, the hidden ones under names that no other has."""
+    found = {name: store.find(name) for name in store.names()}
+    return found | {HIDDEN + segment.name: segment for segment in store.hidden_segments()}
+
+
 def contents(store: Store) -> Contents:
-    """Everything that a store shows its readers, as `Model.contents` says it."""
+    """Everything that a store holds, as `Model.contents` says it."""
     found: Contents = {}
-    for name in store.names():
-        segment = store.find(name)
+    for name, segment in segments(store).items():
         records: list[Record] = []
         timestamp = segment.created
         for run in read_all(store, segment):

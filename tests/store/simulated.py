@@ -13,6 +13,7 @@ itself:
   renamed is not lost under both names. Journaling file systems promise more (changes in order), so what holds here
   holds there.
 - A synced file whose name is not synced is gone.
+- What was stored in a mapped file is kept or lost, each eight bytes by themselves, and never torn within them.
 
 A sync that fails does what Linux does: programs still see the data, the medium does not have it, and the next sync
 says that all is well. `SimulatedDisk.kill` is the end of the process without a power cut: the page cache stays.
@@ -238,7 +239,23 @@ class SimulatedDisk:
     def free_bytes(self, path: str) -> int:
         return self._room()
 
-    def database(self, path: str, *, writable: bool) -> sqlite3.Connection:
+    def map(self, path: str, length: int, *, writable: bool) -> memoryview:
+        file = self._file(path)
+        if len(file.content) < length:
+            raise ValueError("mmap length is greater than file size")
+        if not writable:
+            return memoryview(file.content)[:length].toreadonly()
+        file.is_mapped = True
+        return memoryview(file.content)[:length]
+
+    def stamp(self, path: str) -> tuple[int, ...]:
+        try:
+            content = self._file(path).content
+        except FileNotFoundError:
+            return ()
+        return len(content), hash(bytes(content))
+
+    def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
         if path not in self._databases:
             directory, name = self._parent(path)
             if name not in directory.entries and not writable:

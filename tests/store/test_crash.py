@@ -10,9 +10,9 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.settings import StoreSettings
-from streamd.store import StoreUnusable
+from streamd.store import Store, StoreError, StoreUnusable
 from tests.store.history import History, Oracle, Violation, difference
-from tests.store.inline import SMALL, call, open_inline
+from tests.store.inline import SMALL, Compactor, call, open_inline
 from tests.store.model import contents
 from tests.store.simulated import PowerCut, SimulatedDisk
 
@@ -34,9 +34,12 @@ class Sweep:
         kills: float = 0,
         lies: Iterable[str] = (),
         sync: str = "always",
+        history: type[History] = History,
     ) -> None:
         self.points = 0
         """Crashes of the history."""
+        self.catalog_points = 0
+        """Those of them where the catalog was about to change, or just had."""
         self.recovery_points = 0
         """Crashes of recoveries from a crash."""
         self.kills = 0
@@ -45,16 +48,17 @@ class Sweep:
         self.disk.lies = frozenset(lies)
         self.disk.observer = self._crash
         self._seed = seed
-        self._rng = Random(seed)
-        self._settings = replace(SETTINGS[seed % len(SETTINGS)], sync=sync)
+        self.rng = Random(seed)
+        self.settings = replace(SETTINGS[seed % len(SETTINGS)], sync=sync)
         self._outcomes = outcomes
         self._recoveries = recoveries
         self._kills = kills
-        self._oracle = Oracle(durable=sync == "always")
+        self.oracle = Oracle(durable=sync == "always")
+        self._history = history
 
     def run(self, operations: int) -> None:
         """Live through a history, opening and closing included."""
-        history = History(self.disk, self._rng, self._settings, self._oracle)
+        history = self._history(self.disk, self.rng, self.settings, self.oracle)
         history.run(operations)
         history.finish()
 
@@ -64,13 +68,14 @@ class Sweep:
         try:
             for _ in range(self._outcomes):
                 self.points += 1
+                self.catalog_points += call == "commit"
                 self._check(self.disk.crash(rng), rng)
             if rng.random() < self._kills:
                 self.kills += 1
                 self._check(self.disk.kill(), rng)
             if rng.random() < self._recoveries:
                 self._crash_recovery(self.disk.crash(rng) if rng.random() < 0.8 else self.disk.kill(), rng)
-        except (Violation, StoreUnusable, AssertionError) as error:
+        except (Violation, StoreError, StoreUnusable, AssertionError) as error:
             when = "after" if after else "before"
             raise Violation(
                 f"history {self._seed}, {when} call {self.disk.calls} ({call}): {type(error).__name__}: {error}"
@@ -79,16 +84,26 @@ class Sweep:
     def _check(self, disk: SimulatedDisk, rng: Random) -> None:
         """A store is what it may be after a crash; and once somebody has seen that, another crash changes nothing."""
         # What follows is synced, also where the history before it was not.
-        settings = replace(self._settings, sync="always")
+        settings = replace(self.settings, sync="always")
         store, writer = open_inline(disk, settings)
-        served = self._oracle.judge(store).contents()
+        served = self.oracle.judge(store).contents()
         if rng.random() < 0.3:
             if rng.random() < 0.5:
                 call(writer, store.create, "new")
                 served = contents(store)
+            elif self._history is not History:
+                self._compact(disk, store, rng)
             again, _ = open_inline(disk.crash(rng), settings)
             if contents(again) != served:
                 raise Violation(f"what was served is gone: {difference(contents(again), served)}")
+
+    def _compact(self, disk: SimulatedDisk, store: Store, rng: Random) -> None:
+        """Compaction goes on from whatever the crash left."""
+        compactor = Compactor(disk, store)
+        compactor.fold(told=rng.random() < 0.7)
+        if rng.random() < 0.5:
+            compactor.merge(compactor.packs())
+        self.oracle.judge(store)
 
     def _crash_recovery(self, disk: SimulatedDisk, rng: Random) -> None:
         """The power goes again at each call of the recovery."""
@@ -98,18 +113,53 @@ class Sweep:
             self._check(disk.crash(rng), rng)
 
         disk.observer = crash
-        open_inline(disk, self._settings)
+        open_inline(disk, self.settings)
 
 
-class CrashTests(SynchronousTestCase):
-    """At any moment the disk holds what was acknowledged, and perhaps the commit in flight; whole, once, in order."""
+class SweepCase(SynchronousTestCase):
+    """Crashes histories of one kind."""
+
+    history: type[History] = History
 
     def sweep(self, seeds: Iterable[int], operations: int, **how: Any) -> list[Sweep]:
+        """Live through one history for each seed, with crashes."""
         sweeps = []
         for seed in seeds:
-            sweeps.append(Sweep(seed, **how))
+            sweeps.append(Sweep(seed, history=self.history, **how))
             sweeps[-1].run(operations)
         return sweeps
+
+    def live(self, seeds: Iterable[int]) -> int:
+        """Many short lives of the same stores, most of them cut off; returns how many were."""
+        cuts = 0
+        for seed in seeds:
+            rng = Random(seed)
+            disk = SimulatedDisk()
+            oracle = Oracle()
+            settings = SETTINGS[seed % len(SETTINGS)]
+            for _ in range(25):
+                disk.cut_power_at(rng.randint(1, 40), after=rng.random() < 0.5)
+                try:
+                    history = self.history(disk, rng, settings, oracle)
+                    history.run(20)
+                    history.finish()
+                except PowerCut:
+                    cuts += 1
+                    disk = disk.crash(rng) if rng.random() < 0.8 else disk.kill()
+        return cuts
+
+    def assertFinds(self, *lies: str) -> None:
+        """Some history comes to a bad end on a disk that lies."""
+        try:
+            for seed in range(40):
+                Sweep(seed, outcomes=2, lies=lies, history=self.history).run(60)
+        except Violation:
+            return
+        self.fail(f"a disk that lies about {lies} was not noticed")
+
+
+class CrashTests(SweepCase):
+    """At any moment the disk holds what was acknowledged, and perhaps the commit in flight; whole, once, in order."""
 
     def test_every_call(self) -> None:
         """A power cut at any call, whatever it tears, takes nothing that was acknowledged and leaves nothing half."""
@@ -140,35 +190,11 @@ class CrashTests(SynchronousTestCase):
 
     def test_many_lives(self) -> None:
         """A store that is cut off at a random call, again and again, goes on each time from what it served last."""
-        cuts = 0
-        for seed in range(4000, 4012):
-            rng = Random(seed)
-            disk = SimulatedDisk()
-            oracle = Oracle()
-            settings = SETTINGS[seed % len(SETTINGS)]
-            for _ in range(25):
-                disk.cut_power_at(rng.randint(1, 40), after=rng.random() < 0.5)
-                try:
-                    history = History(disk, rng, settings, oracle)
-                    history.run(20)
-                    history.finish()
-                except PowerCut:
-                    cuts += 1
-                    disk = disk.crash(rng) if rng.random() < 0.8 else disk.kill()
-        self.assertGreaterEqual(cuts, 100)
+        self.assertGreaterEqual(self.live(range(4000, 4012)), 100)
 
 
-class ProofTests(SynchronousTestCase):
+class ProofTests(SweepCase):
     """The suite above finds what it looks for."""
-
-    def assertFinds(self, *lies: str) -> None:
-        """Some history comes to a bad end on a disk that lies."""
-        try:
-            for seed in range(40):
-                Sweep(seed, outcomes=2, lies=lies).run(60)
-        except Violation:
-            return
-        self.fail(f"a disk that lies about {lies} was not noticed")
 
     def test_without_sync(self) -> None:
         """On a disk whose syncs do nothing, acknowledged data is lost, and the suite says so."""

@@ -9,10 +9,12 @@ import shutil
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
+from streamd.store.catalog import Catalog
+from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
 from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, Kind, decode_file_header
 from streamd.store.scan import Scanner
-from tests.store.golden.make import HERE, SETTINGS, describe, make
+from tests.store.golden.make import HERE, KEPT, SETTINGS, describe, make
 from tests.store.inline import call, open_inline, result_of
 
 VERSIONS = sorted(name for name in os.listdir(HERE) if name.startswith("v"))
@@ -65,6 +67,18 @@ class GoldenTests(SynchronousTestCase):
             kinds |= {entry.kind for frame in Scanner(file, header).frames() for entry in frame.headers}
         self.assertEqual(kinds, set(Kind))
         self.assertGreaterEqual(len(files), 2)
+
+    def test_packs(self) -> None:
+        """The current one has packs, with a block that segments share, and a catalog of one small file."""
+        store = os.path.join(HERE, f"v{VERSION}", "store")
+        self.assertEqual(sorted(os.listdir(store)), sorted(KEPT))
+        directory = self.copy(f"v{VERSION}")
+        catalog = Catalog(Disk(), directory, read_identity(Disk(), directory), writable=False)
+        rows = list(catalog.extents_of_packs(each.number for each in catalog.packs()))
+        self.assertGreaterEqual(len({row.pack for row in rows}), 2)
+        self.assertLess(len({(row.pack, row.position) for row in rows}), len(rows))
+        self.assertTrue(any(segment.hidden for segment in catalog.segments()))
+        catalog.close()
 
     def test_made_anew(self) -> None:
         """What this version writes for the same requests is the same store, but for its marks and its uuid."""

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.settings import StoreSettings
-from tests.store.history import OPERATIONS, History, Oracle
+from tests.store.history import Oracle
+from tests.store.life import LIFE_OPERATIONS, Life
 from tests.store.model import contents
 from tests.store.simulated import PowerCut, SimulatedDisk
 
@@ -20,7 +21,7 @@ STORE_SETTINGS = StoreSettings(journal_file_bytes=1024, reserve_bytes=128, open_
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Requests, commits, restarts, crashes and a full disk, in any order. `History` compares all answers."""
+    """Requests, commits, compaction, restarts, crashes and a full disk, in any order. `Life` compares all answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,11 +33,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.commit(9)
 
     def open(self) -> None:
-        """Open the store; `History` sees that it holds what it may."""
-        self.history = History(self.disk, Random(0), STORE_SETTINGS, self.oracle)
+        """Open the store; `Life` sees that it holds what it may."""
+        self.history = Life(self.disk, Random(0), STORE_SETTINGS, self.oracle)
 
-    @rule(operations=st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=4), random=RANDOMS)
-    def ask(self, operations: list[Callable[[History], None]], random: Random) -> None:
+    @rule(operations=st.lists(st.sampled_from(LIFE_OPERATIONS), min_size=1, max_size=4), random=RANDOMS)
+    def ask(self, operations: list[Callable[[Life], None]], random: Random) -> None:
         """Ask for something. What exactly, `random` says, which Hypothesis controls and makes small."""
         self.history.rng = random
         for operation in operations:
@@ -61,6 +62,33 @@ class StoreMachine(RuleBasedStateMachine):
         while len(self.history.writer) and count:
             self.history.step()
             count -= 1
+
+    @rule(random=RANDOMS)
+    def compact(self, random: Random) -> None:
+        """Fold journal files, and perhaps merge packs."""
+        self.history.rng = random
+        self.history.fold()
+        if random.random() < 0.5:
+            self.history.merge()
+
+    @rule(random=RANDOMS, commits=st.integers(0, 4))
+    def publish(self, random: Random, commits: int) -> None:
+        """Write to hidden segments, and publish them."""
+        self.history.rng = random
+        self.history.create_hidden()
+        self.commit(commits)
+        for _ in range(2):
+            self.history.append_hidden()
+        self.commit(commits)
+        self.history.publish()
+        self.commit(commits)
+
+    @rule(random=RANDOMS)
+    def retain(self, random: Random) -> None:
+        """Let retention go over all segments."""
+        self.history.rng = random
+        self.history.retain()
+        self.commit(9)
 
     @rule(room=st.none() | st.integers(0, 600))
     def fill(self, room: int | None) -> None:

@@ -2,8 +2,9 @@
 
 Run it only while a format is not released yet. After that its folder never changes again: a new format gets a new
 folder, and the old ones must still open. The store holds every kind of entry, in several journal files. It was killed
-once and started again, so its last commits of then were written again; at its end it was closed in order.
-``expected.json`` says what is in it.
+once and started again, so its last commits of then were written again; what was there by then is in packs, with a block
+that segments share, a hidden segment, and one that was published; behind that the journal goes on with all of it once
+more. At its end it was closed in order. ``expected.json`` says what is in it.
 """
 
 from __future__ import annotations
@@ -15,21 +16,24 @@ from dataclasses import replace
 from typing import Any
 
 from streamd.batch import Batch
-from streamd.store import Append, Store
+from streamd.store import Append, Level, Store
 from streamd.store.disk import Disk
 from streamd.store.frame import TAG_RAW, VERSION
-from tests.store.inline import SMALL, InlineWriter, call, open_inline, read_all, result_of
-from tests.store.model import contents
+from tests.store.inline import SMALL, Compactor, InlineWriter, call, open_inline, read_all, result_of
+from tests.store.model import contents, segments
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SETTINGS = replace(SMALL, journal_file_bytes=2048)
+KEPT = {"identity", "journal", "packs", "catalog.sqlite"}
+"""What makes a store; locks and the like are made anew."""
 
 
 def describe(store: Store) -> dict[str, Any]:
     """Everything in a store, as JSON can say it."""
     found: dict[str, Any] = {}
+    found_segments = segments(store)
     for name, (places, records, levels, groups, attributes) in contents(store).items():
-        segment = store.find(name)
+        segment = found_segments[name]
         runs = read_all(store, segment)
         found[name] = {
             "id": segment.id,
@@ -45,9 +49,12 @@ def describe(store: Store) -> dict[str, Any]:
     return found
 
 
-def first_life(store: Store, writer: InlineWriter) -> None:
+NAMES = ("plain", "ünï/cödé", "gone")
+
+
+def first_life(store: Store, writer: InlineWriter, where: str = "") -> None:
     """Create, append in all ways, fan out, truncate."""
-    plain, both, gone = (call(writer, store.create, name) for name in ("plain", "ünï/cödé", "gone"))
+    plain, both, gone = (call(writer, store.create, where + name) for name in NAMES)
     call(writer, store.append, plain, Batch.of([b"first", b"", b"\0\n\xff"]))
     call(writer, store.append, plain, Batch.of([b"raw"]), tag=TAG_RAW | 7)
     call(writer, store.append, both, Batch.of([b"from a writer"]), writer=bytes(range(16)), expected=0, level=41)
@@ -58,9 +65,9 @@ def first_life(store: Store, writer: InlineWriter) -> None:
     call(writer, store.append, plain, Batch.of([bytes([65 + each]) * 90 for each in range(8)]))
 
 
-def second_life(store: Store, writer: InlineWriter) -> None:
+def second_life(store: Store, writer: InlineWriter, where: str = "") -> None:
     """Groups, attributes, levels that are raised, seal, delete, and a name that is used again."""
-    plain, both, gone = (store.find(name) for name in ("plain", "ünï/cödé", "gone"))
+    plain, both, gone = (store.find(where + name) for name in NAMES)
     call(writer, store.set_group, plain, "readers", 2)
     call(writer, store.acknowledge, plain, "readers", [(2, 3), (5, 7), (9, 10)])
     call(writer, store.acknowledge, plain, "others", [(1, 2)])
@@ -73,7 +80,23 @@ def second_life(store: Store, writer: InlineWriter) -> None:
     call(writer, store.append, both, Batch.of([]), writer=bytes(range(16)), expected=41, level=42)
     call(writer, store.seal, both)
     call(writer, store.delete, gone)
-    call(writer, store.create, "gone")
+    call(writer, store.create, where + "gone")
+
+
+def hide(store: Store, writer: InlineWriter, where: str = "") -> None:
+    """Hidden segments: one that waits to be published, one that is published, with an ack level."""
+    waiting = call(writer, store.create, where + "waiting", hidden=True)
+    published = call(writer, store.create, where + "published", hidden=True)
+    call(writer, store.append, waiting, Batch.of([b"not yet"]), tag=5)
+    call(writer, store.append, published, Batch.of([b"written long", b"before"]))
+    call(writer, store.append, published, Batch.of([b"raw too"]), tag=TAG_RAW)
+    call(writer, store.fan_out, [published, store.find("plain")], Batch.of([b"shared with a hidden one"]))
+    plain = store.find("plain")
+    level = Level(plain, b"p" * 16, 0, 6)
+    if where:
+        level = level._replace(expected=6, level=9)
+    call(writer, store.publish, [(published, plain)], [level])
+    call(writer, store.append, plain, Batch.of([b"behind what was published"]))
 
 
 def make(target: str) -> None:
@@ -83,12 +106,30 @@ def make(target: str) -> None:
     store, writer = open_inline(disk, SETTINGS, directory=data)
     first_life(store, writer)
     # A daemon that ends without closing lets go of its files, and so of its lock.
+    store._reader.close()
     store._on_closed()
     store, writer = open_inline(disk, SETTINGS, directory=data, now=2_000_000)
+    compactor = Compactor(disk, store, data)
     second_life(store, writer)
+    compactor.fold()
+    hide(store, writer)
+    # A new file begins with each start, so all of it is in closed ones.
+    compactor.catalog.close()
+    result_of(store.close())
+    store, writer = open_inline(disk, SETTINGS, directory=data, now=3_000_000)
+    compactor = Compactor(disk, store, data)
+    compactor.fold()
+    call(writer, store.publish, [(store.find_hidden("waiting"), store.find("plain"))])
+    first_life(store, writer, "new/")
+    second_life(store, writer, "new/")
+    hide(store, writer, "new/")
     expected = describe(store)
     result_of(store.close())
-    os.unlink(os.path.join(data, "lock"))
+    # Last, so that SQLite puts everything into the one file.
+    compactor.catalog.close()
+    for name in os.listdir(data):
+        if name not in KEPT:
+            os.unlink(os.path.join(data, name))
     with open(os.path.join(target, "expected.json"), "w", encoding="utf-8") as file:
         json.dump(expected, file, indent=1, ensure_ascii=False, sort_keys=True)
         file.write("\n")

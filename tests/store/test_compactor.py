@@ -1,0 +1,198 @@
+"""The daemon's side of compaction, and the compactor's process: started, told, watched, started again, stopped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from twisted.internet.error import ProcessDone, ProcessTerminated
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from streamd.batch import Batch
+from streamd.store import compaction
+from streamd.store.compaction import Compaction
+from streamd.store.disk import Disk
+from tests.store.case import StoreCase
+from tests.store.inline import SMALL, Compactor, call, open_inline, result_of
+from tests.store.model import contents
+
+
+class Process:
+    """Stands for the compactor's process."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.signals: list[str] = []
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def signalProcess(self, signal: str) -> None:
+        self.signals.append(signal)
+
+
+class Reactor(Clock):
+    """A clock that starts processes, and remembers them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[Process] = []
+
+    def spawnProcess(self, protocol: Any, *_: object, **__: object) -> None:
+        self.started.append(Process())
+        protocol.transport = self.started[-1]
+        protocol.connectionMade()
+
+
+class CompactionTests(StoreCase):
+    """What the daemon does with the process, which is a fake one here; the folds are real."""
+
+    settings = SMALL
+
+    def open(self) -> None:
+        super().open()
+        self.reactor = Reactor()
+        self.compaction = Compaction(self.store, "/data", self.reactor)
+        self.compactor = Compactor(self.disk, self.store)
+
+    def say(self, **what: object) -> None:
+        """Let the process say something."""
+        self.compaction.outReceived(json.dumps(what).encode() + b"\n")
+
+    def die(self) -> None:
+        """Let the process end."""
+        self.compaction.processEnded(Failure(ProcessTerminated(signal=9)))
+
+    def close_file(self) -> int:
+        """Write until a journal file is complete, and say which."""
+        if "a" not in self.store.names():
+            self.create("a")
+        file = self.store.closed_file
+        while self.store.closed_file == file:
+            self.append(self.store.find("a"), b"x" * 500)
+        return self.store.closed_file
+
+    def test_asks(self) -> None:
+        """It is told of each journal file that is complete, also of those from before it was started."""
+        first = self.close_file()
+        self.compaction.start()
+        (process,) = self.reactor.started
+        self.assertEqual(process.written, b"fold %d\n" % first)
+        second = self.close_file()
+        self.assertEqual(process.written, b"fold %d\nfold %d\n" % (first, second))
+
+    def test_folded(self) -> None:
+        """When it has folded files, they go; in whatever pieces it says so."""
+        self.close_file()
+        self.compaction.start()
+        before = len(self.files())
+        folded = self.compactor.fold(told=False)
+        line = json.dumps({"folded": folded.file, "pack": folded.pack, "bytes": 1}).encode() + b"\n"
+        for at in range(len(line)):
+            self.assertEqual(len(self.files()), before)
+            self.compaction.outReceived(line[at : at + 1])
+        self.assertEqual(len(self.files()), 1)
+
+    def test_dies(self) -> None:
+        """One that dies is started again, later each time; one that got something done, soon again."""
+        file = self.close_file()
+        self.compaction.start()
+        for delay in (1, 2, 4, 8, 16, 32, 60, 60):
+            self.die()
+            self.reactor.advance(delay - 0.5)
+            count = len(self.reactor.started)
+            self.reactor.advance(0.5)
+            self.assertEqual(len(self.reactor.started), count + 1)
+            self.assertEqual(self.reactor.started[-1].written, b"fold %d\n" % file)
+        self.compactor.fold(told=False)
+        self.say(folded=file, pack=1, bytes=1)
+        self.die()
+        count = len(self.reactor.started)
+        self.reactor.advance(1)
+        self.assertEqual(len(self.reactor.started), count + 1)
+
+    def test_silent(self) -> None:
+        """One that hangs is killed after a long while, and another is started; one with nothing to do is not."""
+        self.compaction.start()
+        self.reactor.advance(2 * compaction._SILENT_SECONDS_MAX)
+        self.assertEqual(self.reactor.started[0].signals, [])
+        self.close_file()
+        self.reactor.advance(compaction._SILENT_SECONDS_MAX - 1)
+        self.assertEqual(self.reactor.started[0].signals, [])
+        self.reactor.advance(1)
+        self.assertEqual(self.reactor.started[0].signals, ["KILL"])
+        self.die()
+        self.reactor.advance(1)
+        self.assertEqual(len(self.reactor.started), 2)
+
+    def test_stop(self) -> None:
+        """Stopping ends the process, waits for that, and starts no other."""
+        self.compaction.start()
+        stopped = self.compaction.stop()
+        self.assertEqual(self.reactor.started[0].signals, ["KILL"])
+        self.assertNoResult(stopped)
+        self.compaction.processEnded(Failure(ProcessDone(0)))
+        self.successResultOf(stopped)
+        self.reactor.advance(1000)
+        self.assertEqual(len(self.reactor.started), 1)
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+
+    def test_stop_between_two(self) -> None:
+        """The same while none runs."""
+        self.compaction.start()
+        self.die()
+        self.successResultOf(self.compaction.stop())
+        self.reactor.advance(1000)
+        self.assertEqual(len(self.reactor.started), 1)
+
+
+class ProcessTests(SynchronousTestCase):
+    """The real process, without a daemon."""
+
+    def run_compactor(self, directory: str, commands: bytes) -> list[dict[str, Any]]:
+        """What it says to these commands, until it has folded; then its input ends, and so does it."""
+        command = [sys.executable, "-m", "streamd.store.compactor", directory]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(commands)
+            process.stdin.flush()
+            said = [json.loads(process.stdout.readline())]
+            while "folded" not in said[-1]:
+                said.append(json.loads(process.stdout.readline()))
+            process.stdin.close()
+            said += [json.loads(line) for line in process.stdout]
+        self.assertEqual(process.returncode, 0)
+        return said
+
+    def test_commands(self) -> None:
+        """It folds what it is told to, says so, merges by itself what is worth it, and ends with its input."""
+        directory = self.mktemp()
+        store, writer = open_inline(Disk(), SMALL, directory=directory)
+        segment = call(writer, store.create, "a")
+        said: list[dict[str, Any]] = []
+        for number in range(3):
+            for _ in range(12):
+                call(writer, store.append, segment, Batch.of([b"%d" % number * 500]))
+            said += self.run_compactor(directory, b"fold 1\nfold %d\n" % store.closed_file)
+            result_of(store.folded([each["folded"] for each in said if "folded" in each][-1]))
+        self.assertEqual([each["folded"] for each in said if "folded" in each][-1], store.closed_file)
+        before = contents(store)
+        self.assertEqual(before["a"][0][2], 36)
+        result_of(store.close())
+        store, writer = open_inline(Disk(), SMALL, directory=directory)
+        self.assertEqual(contents(store), before)
+        result_of(store.close())
+
+    def test_another(self) -> None:
+        """Where there is no store, it says what failed, and ends."""
+        directory = self.mktemp()
+        Disk().make_directory(directory)
+        done = subprocess.run(
+            [sys.executable, "-m", "streamd.store.compactor", directory], input=b"", capture_output=True, timeout=60
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("identity", json.loads(done.stdout)["failed"])
