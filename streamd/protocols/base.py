@@ -13,7 +13,7 @@ told. The base keeps these promises for it:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from itertools import chain
 from typing import Any, ClassVar, Final, Union
@@ -78,12 +78,14 @@ class Phase(Enum):
 class Slot:
     """The place of a reply in the order. The store, and any Deferred, can be told to report to it."""
 
-    __slots__ = ("_protocol", "done", "reply", "request", "waiting")
+    __slots__ = ("_protocol", "done", "reply", "request", "sent", "waiting")
 
     def __init__(self, protocol: StreamProtocol, request: Request | None) -> None:
         self._protocol = protocol
         self.request = request
         self.reply: bytes | None = None
+        self.sent: Callable[[], None] | None = None
+        """Called when the reply was handed to the operating system."""
         self.waiting = False
         self.done = False
 
@@ -127,6 +129,7 @@ class StreamProtocol(Protocol):
         self._requests: deque[Request | Broken] = deque()
         self._replies: deque[Slot] = deque()
         self._slot = Slot(self, None)
+        self._unsent: list[Callable[[], None]] = []
         self._writes = 0
         self._reading = False
         self._advancing = False
@@ -166,6 +169,15 @@ class StreamProtocol(Protocol):
         self._slot.reply = reply
         self._wait(self._slot)
         return self._slot
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the peer is gone."""
+        return self._phase is Phase.CLOSED
+
+    def when_sent(self, tell: Callable[[], None]) -> None:
+        """Call this when the reply to what is being performed was handed to the operating system."""
+        self._slot.sent = tell
 
     @property
     def reply_bytes_max(self) -> int:
@@ -388,8 +400,11 @@ class StreamProtocol(Protocol):
     def _flush(self) -> None:
         replies = self._replies
         parts: list[bytes] = []
+        sent: list[Callable[[], None]] = []
         while replies and replies[0].done:
             slot = replies.popleft()
+            if slot.sent is not None:
+                sent.append(slot.sent)
             if slot.request is not None:
                 self._asked_bytes -= slot.request.size
             if slot.reply:
@@ -397,6 +412,15 @@ class StreamProtocol(Protocol):
                 parts.append(slot.reply)
         if parts and self._phase is not Phase.CLOSED:
             self._send(parts[0] if len(parts) == 1 else b"".join(parts))
+            if sent:
+                self._unsent += sent
+                if not self._pause & _UNSENT:
+                    self._tell_sent()
+
+    def _tell_sent(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for tell in unsent:
+            tell()
 
     def _send(self, data: bytes) -> None:
         transport = self.transport
@@ -423,6 +447,7 @@ class StreamProtocol(Protocol):
     def resumeProducing(self) -> None:
         """The peer has taken its replies."""
         self._unsent_bytes = 0
+        self._tell_sent()
         self._resume_for(_UNSENT)
         if self._phase is not Phase.CLOSED:
             self._advance()

@@ -7,3 +7,4 @@ from streamd.plugin import StreamProtocol
 streamd = ServiceMaker("streamd", "streamd.tap", "streaming protocols over one durable log", "streamd")
 
 sesp = StreamProtocol("sesp", "streamd.protocols.sesp", "tcp:4840:interface=127.0.0.1", "SESP, lines for telnet")
+smq = StreamProtocol("smq", "streamd.protocols.smq", "tcp:4841:interface=127.0.0.1", "Simple Message Queue")

@@ -1,0 +1,207 @@
+"""Simple Message Queue over a stream: one durable queue for each endpoint, any number of pushers and pullers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+
+from streamd.config import fill
+from streamd.groups import Group, Range
+from streamd.interfaces import ConfigError, Core
+from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.settings import setting
+from streamd.store import BadName, NoSuchSegment, Run, Segment, SegmentExists, StoreError
+from streamd.store.names import check_name
+from streamd.wire import WireError, smq
+
+GROUP: Final = "smq"
+"""The reader group that a queue is."""
+
+# Messages pulled in one go, where they are small.
+_MESSAGES_AT_ONCE: Final = 4096
+
+
+class Queue:
+    """A segment as a queue. It is made when the first message comes, and again when somebody has deleted it."""
+
+    def __init__(self, core: Core, name: str) -> None:
+        self._store = core.store
+        self._name = name
+        self._group: Group | None = None
+
+    def segment(self) -> Segment:
+        """The segment, where there is one."""
+        return self._store.find(self._name)
+
+    def make(self) -> Deferred[Segment]:
+        """The segment, made where there is none."""
+
+        def exists(failure: Failure) -> Segment:
+            failure.trap(SegmentExists)
+            return self.segment()
+
+        return self._store.create(self._name).addErrback(exists)
+
+    def group(self) -> Group | None:
+        """The reader group of the segment that is there now."""
+        try:
+            segment = self.segment()
+        except NoSuchSegment:
+            return None
+        if self._group is None or self._group.segment is not segment:
+            self._group = Group(self._store, segment, GROUP, consumes=True)
+        return self._group
+
+
+class SmqProtocol(StreamProtocol):
+    """One connection: pushes are answered when they are on disk, pulls at once."""
+
+    name = "smq"
+
+    def __init__(self, core: Core, queue: Queue) -> None:
+        super().__init__(core, smq.SmqCodec(core.limits.message_bytes_max))
+        self._queue = queue
+        self._given: deque[tuple[Group, Range]] = deque()
+        """What was pulled and is not with the operating system yet."""
+
+    def perform(self, request: smq.Request) -> Reply:
+        return _ACTIONS[type(request)](self, request)
+
+    def refused(self, request: smq.Request, error: StoreError) -> bytes:
+        if isinstance(request, smq.Pull):
+            # There is no word for it. The message stays, and what the peer is told is that there is none now.
+            self.log.error("a message of {queue} can't be read: {error}", queue=self._queue, error=str(error))
+            return smq.EMPTY * request.messages
+        return smq.REFUSED * request.messages
+
+    def broken(self, error: WireError) -> bytes | None:
+        return smq.REFUSED if isinstance(error, smq.TooLarge) else None
+
+    def _push(self, request: smq.Push) -> Reply:
+        reply = smq.PUSHED * request.messages
+        try:
+            segment = self._queue.segment()
+        except NoSuchSegment:
+            return self._queue.make().addCallback(self._append, request), reply
+        return self._append(segment, request), reply
+
+    def _append(self, segment: Segment, request: smq.Push) -> Deferred[Any]:
+        return self.core.store.append(segment, request.batch, tag=request.tag)
+
+    def _refuse(self, request: smq.BadPush) -> Reply:
+        return smq.REFUSED * request.messages
+
+    def _pull(self, request: smq.Pull) -> Reply:
+        group = self._queue.group()
+        taken = group.take(min(request.messages, _MESSAGES_AT_ONCE)) if group is not None else None
+        if group is None or taken is None:
+            return smq.EMPTY * request.messages
+        first, end = taken
+        try:
+            runs = self.core.store.read(group.segment, first, bytes_max=self.reply_bytes_max, records_max=end - first)
+        except StoreError:
+            group.give_back(first, end)
+            raise
+        self.when_sent(self._sent)
+        return runs.addCallbacks(
+            self._pulled,
+            self._unread,
+            callbackArgs=(group, taken, request.messages),
+            errbackArgs=(group, taken),
+        )
+
+    def _pulled(self, runs: list[Run], group: Group, taken: Range, messages: int) -> bytes:
+        first, end = taken
+        found = sum([run.batch.count for run in runs])
+        group.give_back(first + found, end if found else first)
+        if self.is_closed:
+            group.give_back(first, first + found)
+            return b""
+        if not found:
+            # Somebody has truncated the segment: these are gone, and what follows them is next.
+            self.again(smq.Pull(messages))
+            return b""
+        self._given.append((group, (first, first + found)))
+        if messages > found:
+            self.again(smq.Pull(messages - found))
+        return b"".join(
+            [
+                smq.replies(tag, [record for run in same for record in run.batch.records()])
+                for tag, same in groupby(runs, key=attrgetter("tag"))
+            ]
+        )
+
+    def _unread(self, failure: Failure, group: Group, taken: Range) -> Failure:
+        group.give_back(*taken)
+        return failure
+
+    def _sent(self) -> None:
+        """The oldest of what was given is with the operating system: it is acknowledged, and nobody waits for that."""
+        if not self._given:
+            return
+        group, (first, end) = self._given.popleft()
+        try:
+            group.acknowledge(first, end).addErrback(self._not_acknowledged)
+        except StoreError as error:
+            self._not_acknowledged(Failure(error))
+
+    def _not_acknowledged(self, failure: Failure) -> None:
+        failure.trap(StoreError)
+        self.log.warn(
+            "a pull could not be noted, its message may come again: {reason}", reason=failure.getErrorMessage()
+        )
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        for group, (first, end) in self._given:
+            group.give_back(first, end)
+        self._given.clear()
+
+
+_ACTIONS: Final[dict[type, Callable[[SmqProtocol, Any], Reply]]] = {
+    smq.Push: SmqProtocol._push,
+    smq.BadPush: SmqProtocol._refuse,
+    smq.Pull: SmqProtocol._pull,
+}
+
+
+class SmqFactory(StreamFactory):
+    """Makes the connections to one queue."""
+
+    def __init__(self, core: Core, settings: SmqSettings) -> None:
+        super().__init__(core)
+        self._queue = Queue(core, settings.queue)
+
+    def build(self) -> SmqProtocol:
+        return SmqProtocol(self.core, self._queue)
+
+
+@dataclass(frozen=True)
+class SmqSettings:
+    """``[smq]`` or ``[[smq]]``, beside the endpoint."""
+
+    queue: str = setting("smq", "the segment that is the queue of this endpoint")
+
+
+def configure(table: Mapping[str, object]) -> SmqSettings:
+    """The settings of one ``[smq]`` table."""
+    settings = fill(SmqSettings, table)
+    try:
+        check_name(settings.queue)
+    except BadName as error:
+        raise ConfigError(f"queue: {error}")
+    return settings
+
+
+def factory(core: Core, settings: object) -> SmqFactory:
+    """The factory for one endpoint."""
+    assert isinstance(settings, SmqSettings)
+    return SmqFactory(core, settings)
