@@ -18,7 +18,7 @@ from benchmarks.case import MIB, Bench, Case, Sample
 from benchmarks.cases import CASES, chosen
 from benchmarks.load import Load, LoadError
 from benchmarks.report import Report
-from benchmarks.servers import Server, ServerError, known_servers
+from benchmarks.servers import Server, ServerError, known_servers, speaking
 
 _ROUNDS = 3
 _OPEN_FILES = 16_384
@@ -124,7 +124,7 @@ def _measure(bench: Bench, case: Case, server: Server, data: Path, report: Repor
     """One case on one server, started for it alone. A failure is noted, and the run goes on."""
     disk_mb = machine.write_rate_mb(data)
     try:
-        running = server.start(data, case.file_bytes, case.settings)
+        running = speaking(server, case.service).start(data, case.file_bytes, case.settings)
         try:
             sample = case.measure(bench, running)
             sample["disk_mb"] = disk_mb

@@ -72,6 +72,8 @@ class Case:
     settings: str = ""
     """More of streamd's configuration file."""
     rounds_max: int = 1_000
+    service: str = "sesp"
+    """Which of its protocols streamd speaks; its peers know one."""
 
     def figure(self, name: str) -> Figure:
         """The figure of that name."""

@@ -127,6 +127,24 @@ CASES: tuple[Case, ...] = (
         file_bytes=2 * SMALL_FILE_BYTES,
     ),
     Case(
+        "smq-push",
+        "SMQ, push 100 B, pipelined, 1 connection",
+        (RATE,),
+        partial(publish, size=100),
+        servers=("streamd",),
+        goals=(Goal("rate", 600_000, at_least=True),),
+        service="smq",
+    ),
+    Case(
+        "smq-pull",
+        "SMQ, pull 100 B, pipelined, 1 connection",
+        (RATE,),
+        partial(read, size=100),
+        servers=("streamd",),
+        goals=(Goal("rate", 600_000, at_least=True),),
+        service="smq",
+    ),
+    Case(
         "memory-through",
         "resident memory, 5 GB through in 1 KB messages",
         (

@@ -3,7 +3,7 @@
  *     load WIRE MODE --port P [--connections N] [--size BYTES] [--messages N] [--seconds S] [--window BYTES]
  *                    [--topic NAME] [--timeout S]
  *
- *     WIRE     sesp, redis, nats (see wires.c)
+ *     WIRE     sesp, smq, redis, nats (see wires.c)
  *     publish  pipelined: up to --window bytes unanswered on each connection
  *     ping     publish one message at a time on each connection; also gives the latency (p50, p99, max)
  *     read     read --messages messages from the start, pipelined as the protocol allows

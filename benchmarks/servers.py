@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -172,6 +172,11 @@ class Streamd:
     def _twistd() -> list[str]:
         beside = Path(sys.executable).with_name("twistd")
         return [str(beside) if beside.exists() else shutil.which("twistd") or "twistd"]
+
+
+def speaking(server: Server, service: str) -> Server:
+    """The same server; where it is streamd, with this protocol on."""
+    return replace(server, service=service) if isinstance(server, Streamd) else server
 
 
 @dataclass(frozen=True)

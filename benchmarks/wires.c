@@ -1,4 +1,4 @@
-/* The wire protocols of the load generator: SESP, Redis Streams (RESP), NATS JetStream. */
+/* The wire protocols of the load generator: SESP, Simple Message Queue, Redis Streams (RESP), NATS JetStream. */
 #define _GNU_SOURCE
 #include "wires.h"
 
@@ -60,6 +60,30 @@ static void each_line(struct connection *c, const struct job *job, const char *d
     }
 }
 
+/* Where every reply is the same and known to the byte, what comes is compared with it, over and over, not parsed.
+ * The pattern is shared: all connections of a run expect the same. */
+static char *repeated(const char *reply, size_t bytes) {
+    static char *shared;
+    if (!shared) {
+        shared = allocate(PATTERN_BYTES + bytes);
+        for (size_t i = 0; i < PATTERN_BYTES + bytes; i++) shared[i] = reply[i % bytes];
+    }
+    return shared;
+}
+
+static void receive_repeated(struct connection *c, const char *data, size_t bytes,
+                             void (*differs)(struct connection *, const char *, const char *, size_t)) {
+    while (bytes) {
+        size_t part = bytes < PATTERN_BYTES ? bytes : PATTERN_BYTES;
+        const char *expected = c->pattern + c->received_bytes % c->reply_bytes;
+        if (memcmp(data, expected, part)) differs(c, expected, data, part);
+        c->received_bytes += part;
+        c->answered = c->messages = (long)(c->received_bytes / c->reply_bytes);
+        data += part;
+        bytes -= part;
+    }
+}
+
 /* ---- SESP ---- */
 
 static void sesp_open(struct connection *c, const struct job *job) {
@@ -84,7 +108,6 @@ static void sesp_prepare_topics(struct connection *c, const struct job *job) {
     c->requests_max = 1; /* all of them at once, each answered with a line of its own */
 }
 
-/* Every reply is known to the byte, so replies are compared with what they must be, not parsed. */
 static void sesp_prepare(struct connection *c, const struct job *job) {
     if (job->mode == TOPICS) {
         sesp_prepare_topics(c, job);
@@ -98,18 +121,13 @@ static void sesp_prepare(struct connection *c, const struct job *job) {
         fill_payload(c->request + 1, job->size);
         c->request[job->size + 1] = '\n';
     }
-    static char *shared; /* one for all connections: they expect the same */
     c->reply_bytes = job->mode == READ ? job->size + 2 : 2;
-    if (!shared) {
-        char *reply = allocate(c->reply_bytes);
-        reply[0] = '+';
-        fill_payload(reply + 1, c->reply_bytes - 2);
-        reply[c->reply_bytes - 1] = '\n';
-        shared = allocate(PATTERN_BYTES + c->reply_bytes);
-        for (size_t i = 0; i < PATTERN_BYTES + c->reply_bytes; i++) shared[i] = reply[i % c->reply_bytes];
-        free(reply);
-    }
-    c->pattern = shared;
+    char *reply = allocate(c->reply_bytes);
+    reply[0] = '+';
+    fill_payload(reply + 1, c->reply_bytes - 2);
+    reply[c->reply_bytes - 1] = '\n';
+    c->pattern = repeated(reply, c->reply_bytes);
+    free(reply);
 }
 
 static void sesp_differs(struct connection *c, const char *expected, const char *data, size_t bytes) {
@@ -125,14 +143,42 @@ static void sesp_differs(struct connection *c, const char *expected, const char 
 
 static void sesp_receive(struct connection *c, const struct job *job, const char *data, size_t bytes) {
     (void)job;
-    while (bytes) {
-        size_t part = bytes < PATTERN_BYTES ? bytes : PATTERN_BYTES;
-        const char *expected = c->pattern + c->received_bytes % c->reply_bytes;
-        if (memcmp(data, expected, part)) sesp_differs(c, expected, data, part);
-        c->received_bytes += part;
-        c->answered = c->messages = (long)(c->received_bytes / c->reply_bytes);
-        data += part;
-        bytes -= part;
+    receive_repeated(c, data, bytes, sesp_differs);
+}
+
+/* ---- Simple Message Queue ---- */
+
+enum { SMQ_HEADER_BYTES = 9, SMQ_MESSAGE_BYTES = 5 };
+
+static void put_big_endian(char *into, size_t value, int bytes) {
+    for (int i = bytes - 1; i >= 0; i--, value >>= 8) into[i] = (char)value;
+}
+
+static void smq_open(struct connection *c, const struct job *job) {
+    (void)c, (void)job; /* nothing to say */
+}
+
+/* A push of U8 elements is, byte by byte, also the reply that brings them. */
+static void smq_prepare(struct connection *c, const struct job *job) {
+    size_t frame_bytes = SMQ_HEADER_BYTES + SMQ_MESSAGE_BYTES + job->size;
+    char *frame = allocate(frame_bytes);
+    put_big_endian(frame + 1, SMQ_MESSAGE_BYTES + job->size, 8);
+    put_big_endian(frame + SMQ_HEADER_BYTES + 1, job->size, 4);
+    fill_payload(frame + SMQ_HEADER_BYTES + SMQ_MESSAGE_BYTES, job->size);
+    char *bare = allocate(SMQ_HEADER_BYTES); /* a pull; with a 0 in front, the reply to a push */
+    if (job->mode == READ) {
+        bare[0] = 1;
+        c->request = bare;
+        c->request_bytes = SMQ_HEADER_BYTES;
+        c->reply_bytes = frame_bytes;
+        c->pattern = repeated(frame, frame_bytes);
+        free(frame);
+    } else {
+        c->request = frame;
+        c->request_bytes = frame_bytes;
+        c->reply_bytes = SMQ_HEADER_BYTES;
+        c->pattern = repeated(bare, SMQ_HEADER_BYTES);
+        free(bare);
     }
 }
 
@@ -151,6 +197,19 @@ void sesp_filled(int fd) {
         receive_line(fd, line, sizeof line);
         if (strcmp(line, "+")) fail("a message to a topic was answered with %s", line);
     }
+}
+
+static void smq_differs(struct connection *c, const char *expected, const char *data, size_t bytes) {
+    size_t at = 0;
+    while (at < bytes && data[at] == expected[at]) at++;
+    size_t place = c->received_bytes + at;
+    fail("byte %zu of the reply after %zu replies was %02x, not %02x", place % c->reply_bytes, place / c->reply_bytes,
+         (unsigned char)data[at], (unsigned char)expected[at]);
+}
+
+static void smq_receive(struct connection *c, const struct job *job, const char *data, size_t bytes) {
+    (void)job;
+    receive_repeated(c, data, bytes, smq_differs);
 }
 
 /* ---- Redis Streams ---- */
@@ -286,6 +345,7 @@ static void nats_receive(struct connection *c, const struct job *job, const char
 }
 
 static const struct wire sesp = {"sesp", sesp_open, sesp_prepare, sesp_receive};
+static const struct wire smq = {"smq", smq_open, smq_prepare, smq_receive};
 static const struct wire redis = {"redis", redis_open, redis_prepare, redis_receive};
 static const struct wire nats = {"nats", nats_open, nats_prepare, nats_receive};
-const struct wire *const wires[] = {&sesp, &redis, &nats, NULL};
+const struct wire *const wires[] = {&sesp, &smq, &redis, &nats, NULL};

@@ -44,7 +44,7 @@ struct connection {
     long share;            /* messages this connection has to bring; 0: no end but time */
     long long sent_at_ns;
     /* State of the wire's own parser. */
-    char *pattern;         /* SESP: what has to come */
+    char *pattern;         /* SESP, SMQ: what has to come */
     size_t received_bytes;
     char line[LINE_BYTES_MAX];
     size_t line_bytes;

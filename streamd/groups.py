@@ -24,6 +24,9 @@ Range = tuple[int, int]
 # Records that are acknowledged by everybody go when there are so many of them: each time costs a frame and a read.
 _TRUNCATE_RECORDS: Final = 4096
 
+# While the disk is full. What is over this is given out again after a restart.
+_UNNOTED_RANGES_MAX: Final = 1000
+
 
 class Group:
     """One reader group of one segment. Its members take, and then acknowledge or give back."""
@@ -42,6 +45,8 @@ class Group:
         self._done = known.ranges if known is not None else []
         """Acknowledged before this process began, above the position: not to be given out."""
         self._returned: list[Range] = []
+        self._unnoted: list[Range] = []
+        """Done with, and not on disk: the store could not take it. They go with the next ones."""
 
     def take(self, count: int) -> Range | None:
         """Up to `count` committed records that nobody has: what came back first. None where there are none."""
@@ -72,10 +77,22 @@ class Group:
 
     def acknowledge(self, first: int, end: int) -> Deferred[None]:
         """These are done with; fires when that is on disk."""
-        done = self._store.acknowledge(self.segment, self.name, [(first, end)])
+        ranges, self._unnoted = [*self._unnoted, (first, end)], []
+        done = self._store.acknowledge(self.segment, self.name, ranges)
+        done.addErrback(self._not_noted, ranges)
         if self._consumes:
             done.addCallback(lambda _: self._truncate())
         return done
+
+    def _not_noted(self, failure: Failure, ranges: list[Range]) -> Failure:
+        """Remember for the next time: one record that is never acknowledged would keep all behind it in the store."""
+        unnoted = self._unnoted
+        for first, end in ranges:
+            if unnoted and unnoted[-1][1] == first:
+                unnoted[-1] = (unnoted[-1][0], end)
+            elif len(unnoted) < _UNNOTED_RANGES_MAX:
+                unnoted.append((first, end))
+        return failure
 
     def _truncate(self) -> None:
         """Let go of what is acknowledged from the beginning on."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from zope.interface import Attribute, Interface
 
@@ -30,6 +30,8 @@ class Core:
     clock: IReactorTime
     started: float
     """When the daemon started, by that clock."""
+    shared: dict[tuple[str, str], Any] = field(default_factory=dict, compare=False)
+    """What the endpoints of a protocol have in common, by its name and one of their own: a queue on two is one."""
 
 
 class IStreamProtocol(Interface):

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from streamd.plugin import found_protocols
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 READY = "streamd ready"
 DEADLINE_SECONDS = 60.0
@@ -31,8 +33,8 @@ class DaemonFailed(AssertionError):
 class Daemon:
     """One daemon after the other on the same directory: start it, stop or kill it, start it again.
 
-    Where no ``--sesp`` and no ``--config`` is given, it listens on a port that the system chooses; `sesp_port` is
-    where. Lines of the log are in `log`, those of standard error in `errors`.
+    Services that are not given an endpoint here, and not in a ``--config``, listen on ports that the system chooses;
+    `port` tells where. Lines of the log are in `log`, those of standard error in `errors`.
     """
 
     def __init__(
@@ -47,8 +49,9 @@ class Daemon:
         self.data_dir = self.directory / "data"
         self.options = list(options)
         if "--config" not in options:
-            if "--sesp" not in options:
-                self.options += ["--sesp", "tcp:0:interface=127.0.0.1"]
+            for protocol in found_protocols():
+                if f"--{protocol.name}" not in options:
+                    self.options += [f"--{protocol.name}", "tcp:0:interface=127.0.0.1"]
             if "--data-dir" not in options:
                 self.options += ["--data-dir", str(self.data_dir)]
         self.twistd = list(twistd)

@@ -84,8 +84,8 @@ class Slot:
         self._protocol = protocol
         self.request = request
         self.reply: bytes | None = None
-        self.sent: Callable[[], None] | None = None
-        """Called when the reply was handed to the operating system."""
+        self.sent: Callable[[int], None] | None = None
+        """Called once: with how many bytes of the reply were handed to the operating system."""
         self.waiting = False
         self.done = False
 
@@ -129,7 +129,9 @@ class StreamProtocol(Protocol):
         self._requests: deque[Request | Broken] = deque()
         self._replies: deque[Slot] = deque()
         self._slot = Slot(self, None)
-        self._unsent: list[Callable[[], None]] = []
+        self._out_bytes = 0
+        self._unsent: list[tuple[Callable[[int], None], int, int]] = []
+        """Who is to be told that its reply was sent, where that began in all that was put out, and its size."""
         self._writes = 0
         self._reading = False
         self._advancing = False
@@ -175,8 +177,24 @@ class StreamProtocol(Protocol):
         """Whether the peer is gone."""
         return self._phase is Phase.CLOSED
 
-    def when_sent(self, tell: Callable[[], None]) -> None:
-        """Call this when the reply to what is being performed was handed to the operating system."""
+    def tell(self, data: bytes) -> None:
+        """Send something outside of the order of replies: the answer to a request that holds no other up."""
+        if self._phase in (Phase.OPEN, Phase.ENDING):
+            self._send(data)
+            self._out_bytes += len(data)
+            self._hold()
+
+    def give_up(self, reason: str) -> None:
+        """Close at once: the peer asked for what this protocol has no answer to."""
+        self.log.warn("{peer} is cut off by {wire}: {reason}", peer=self._peer(), wire=self.name, reason=reason)
+        self._abort()
+
+    def when_sent(self, tell: Callable[[int], None]) -> None:
+        """Call this when the reply to what is being performed was handed to the operating system, with its size.
+
+        Where the connection is lost before, with how many bytes of it were. For requests that read: of these there is
+        one at a time, so that it may be said as late as when the reply is made.
+        """
         self._slot.sent = tell
 
     @property
@@ -244,6 +262,7 @@ class StreamProtocol(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._phase = Phase.CLOSED
         self._forget()
+        self._tell_lost()
         self.core.load.forget(self)
         self.core.load.change(-self._held_bytes)
         self._held_bytes = 0
@@ -283,7 +302,10 @@ class StreamProtocol(Protocol):
         if self._phase is Phase.CLOSED:
             return
         self._hold()
-        if self._phase is Phase.ENDING and not self._requests and not self._incoming_bytes and not self._replies:
+        if self._phase is Phase.ENDING and not (
+            # Who waits to be told that its reply was sent is told first: nobody tells us once we have closed.
+            self._requests or self._incoming_bytes or self._replies or self._unsent
+        ):
             self._close()
 
     def _next_request(self) -> Request | Broken | None:
@@ -400,18 +422,22 @@ class StreamProtocol(Protocol):
     def _flush(self) -> None:
         replies = self._replies
         parts: list[bytes] = []
-        sent: list[Callable[[], None]] = []
+        out_bytes = self._out_bytes
+        sent: list[tuple[Callable[[int], None], int, int]] = []
         while replies and replies[0].done:
             slot = replies.popleft()
-            if slot.sent is not None:
-                sent.append(slot.sent)
             if slot.request is not None:
                 self._asked_bytes -= slot.request.size
             if slot.reply:
-                self._ready_bytes -= len(slot.reply)
+                size = len(slot.reply)
+                self._ready_bytes -= size
                 parts.append(slot.reply)
+                if slot.sent is not None:
+                    sent.append((slot.sent, out_bytes, size))
+                out_bytes += size
         if parts and self._phase is not Phase.CLOSED:
             self._send(parts[0] if len(parts) == 1 else b"".join(parts))
+            self._out_bytes = out_bytes
             if sent:
                 self._unsent += sent
                 if not self._pause & _UNSENT:
@@ -419,8 +445,27 @@ class StreamProtocol(Protocol):
 
     def _tell_sent(self) -> None:
         unsent, self._unsent = self._unsent, []
-        for tell in unsent:
-            tell()
+        for tell, _, size in unsent:
+            tell(size)
+
+    def _tell_lost(self) -> None:
+        """The connection is gone: tell who waits how much of its reply went out."""
+        unsent, self._unsent = self._unsent, []
+        if unsent:
+            handed = self._out_bytes - self._left_bytes()
+            for tell, begin, size in unsent:
+                tell(max(0, min(size, handed - begin)))
+        for slot in self._replies:
+            if slot.sent is not None:
+                tell, slot.sent = slot.sent, None
+                tell(0)
+
+    def _left_bytes(self) -> int:
+        """How much of what we put out the transport still has."""
+        if not self._direct:
+            return self._unsent_bytes
+        left: int = len(self.transport.dataBuffer) - self.transport.offset + self.transport._tempDataLen
+        return left
 
     def _send(self, data: bytes) -> None:
         transport = self.transport

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
 from streamd.config import fill
@@ -30,16 +29,21 @@ _MESSAGES_AT_ONCE: Final = 4096
 
 
 class Queue:
-    """A segment as a queue. It is made when the first message comes, and again when somebody has deleted it."""
+    """A segment as a queue. It is made when the first message comes, and again when somebody has deleted it.
+
+    All endpoints of one queue share one of these, since what is given out and to whom is known only here.
+    """
 
     def __init__(self, core: Core, name: str) -> None:
         self._store = core.store
-        self._name = name
+        self.name = name
         self._group: Group | None = None
+        self._reads = 0
+        self._waiting: list[Deferred[None]] = []
 
     def segment(self) -> Segment:
         """The segment, where there is one."""
-        return self._store.find(self._name)
+        return self._store.find(self.name)
 
     def make(self) -> Deferred[Segment]:
         """The segment, made where there is none."""
@@ -48,7 +52,7 @@ class Queue:
             failure.trap(SegmentExists)
             return self.segment()
 
-        return self._store.create(self._name).addErrback(exists)
+        return self._store.create(self.name).addErrback(exists)
 
     def group(self) -> Group | None:
         """The reader group of the segment that is there now."""
@@ -60,6 +64,29 @@ class Queue:
             self._group = Group(self._store, segment, GROUP, consumes=True)
         return self._group
 
+    @property
+    def is_being_read(self) -> bool:
+        """Whether somebody has taken messages and does not know yet how many of them it can have."""
+        return self._reads > 0
+
+    def when_read(self) -> Deferred[None]:
+        """Fires when one of those knows it."""
+        self._waiting.append(Deferred())
+        return self._waiting[-1]
+
+    def reading(self, messages: Deferred[bytes]) -> Deferred[bytes]:
+        """Note that messages are being read until this fires."""
+
+        def ended(result: bytes | Failure) -> bytes | Failure:
+            self._reads -= 1
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                each.callback(None)
+            return result
+
+        self._reads += 1
+        return messages.addBoth(ended)
+
 
 class SmqProtocol(StreamProtocol):
     """One connection: pushes are answered when they are on disk, pulls at once."""
@@ -69,8 +96,6 @@ class SmqProtocol(StreamProtocol):
     def __init__(self, core: Core, queue: Queue) -> None:
         super().__init__(core, smq.SmqCodec(core.limits.message_bytes_max))
         self._queue = queue
-        self._given: deque[tuple[Group, Range]] = deque()
-        """What was pulled and is not with the operating system yet."""
 
     def perform(self, request: smq.Request) -> Reply:
         return _ACTIONS[type(request)](self, request)
@@ -78,7 +103,7 @@ class SmqProtocol(StreamProtocol):
     def refused(self, request: smq.Request, error: StoreError) -> bytes:
         if isinstance(request, smq.Pull):
             # There is no word for it. The message stays, and what the peer is told is that there is none now.
-            self.log.error("a message of {queue} can't be read: {error}", queue=self._queue, error=str(error))
+            self.log.error("a message of {queue} can't be read: {error}", queue=self._queue.name, error=str(error))
             return smq.EMPTY * request.messages
         return smq.REFUSED * request.messages
 
@@ -103,6 +128,9 @@ class SmqProtocol(StreamProtocol):
         group = self._queue.group()
         taken = group.take(min(request.messages, _MESSAGES_AT_ONCE)) if group is not None else None
         if group is None or taken is None:
+            if self._queue.is_being_read:
+                # Some of that may come back, so the queue is not empty yet.
+                return self._queue.when_read().addCallback(self._pull_again, request)
             return smq.EMPTY * request.messages
         first, end = taken
         try:
@@ -110,13 +138,18 @@ class SmqProtocol(StreamProtocol):
         except StoreError:
             group.give_back(first, end)
             raise
-        self.when_sent(self._sent)
-        return runs.addCallbacks(
+        replies: Deferred[bytes] = runs.addCallbacks(
             self._pulled,
             self._unread,
             callbackArgs=(group, taken, request.messages),
             errbackArgs=(group, taken),
         )
+        return self._queue.reading(replies)
+
+    def _pull_again(self, _: None, request: smq.Pull) -> bytes:
+        if not self.is_closed:
+            self.again(request)
+        return b""
 
     def _pulled(self, runs: list[Run], group: Group, taken: Range, messages: int) -> bytes:
         first, end = taken
@@ -129,27 +162,30 @@ class SmqProtocol(StreamProtocol):
             # Somebody has truncated the segment: these are gone, and what follows them is next.
             self.again(smq.Pull(messages))
             return b""
-        self._given.append((group, (first, first + found)))
         if messages > found:
             self.again(smq.Pull(messages - found))
-        return b"".join(
+        reply = b"".join(
             [
                 smq.replies(tag, [record for run in same for record in run.batch.records()])
                 for tag, same in groupby(runs, key=attrgetter("tag"))
             ]
         )
+        self.when_sent(partial(self._sent, group, (first, first + found), reply))
+        return reply
 
     def _unread(self, failure: Failure, group: Group, taken: Range) -> Failure:
         group.give_back(*taken)
         return failure
 
-    def _sent(self) -> None:
-        """The oldest of what was given is with the operating system: it is acknowledged, and nobody waits for that."""
-        if not self._given:
+    def _sent(self, group: Group, given: Range, reply: bytes, sent_bytes: int) -> None:
+        """What is with the operating system is acknowledged, and nobody waits for that. The rest is given back."""
+        first, end = given
+        done = end if sent_bytes == len(reply) else first + smq.whole_replies(reply, sent_bytes)
+        group.give_back(done, end)
+        if first == done:
             return
-        group, (first, end) = self._given.popleft()
         try:
-            group.acknowledge(first, end).addErrback(self._not_acknowledged)
+            group.acknowledge(first, done).addErrback(self._not_acknowledged)
         except StoreError as error:
             self._not_acknowledged(Failure(error))
 
@@ -158,12 +194,6 @@ class SmqProtocol(StreamProtocol):
         self.log.warn(
             "a pull could not be noted, its message may come again: {reason}", reason=failure.getErrorMessage()
         )
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        super().connectionLost(reason)
-        for group, (first, end) in self._given:
-            group.give_back(first, end)
-        self._given.clear()
 
 
 _ACTIONS: Final[dict[type, Callable[[SmqProtocol, Any], Reply]]] = {
@@ -178,7 +208,7 @@ class SmqFactory(StreamFactory):
 
     def __init__(self, core: Core, settings: SmqSettings) -> None:
         super().__init__(core)
-        self._queue = Queue(core, settings.queue)
+        self._queue: Queue = core.shared.setdefault(("smq", settings.queue), Queue(core, settings.queue))
 
     def build(self) -> SmqProtocol:
         return SmqProtocol(self.core, self._queue)

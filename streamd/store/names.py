@@ -13,7 +13,7 @@ KEY_BYTES_MAX: Final = 255
 VALUE_BYTES_MAX: Final = 4096
 
 # FastStreamDB's streams are numbers. Under its prefix nothing else can stand, so that each has one name.
-_NUMBERED: Final = "faststream/"
+NUMBERED: Final = "faststream/"
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
@@ -27,8 +27,8 @@ def check_name(name: str) -> bytes:
         raise BadName(f"a name has 1 to {NAME_BYTES_MAX} bytes, not {len(data)}")
     if not name.isprintable() and any(unicodedata.category(each) == "Cc" for each in name):
         raise BadName("a name has no control characters")
-    if name.startswith(_NUMBERED):
-        number = name[len(_NUMBERED) :]
+    if name.startswith(NUMBERED):
+        number = name[len(NUMBERED) :]
         if not _NUMBER.fullmatch(number) or int(number) >= 1 << 32:
-            raise BadName(f"behind {_NUMBERED!r} stands a stream's number in plain decimal, nothing else")
+            raise BadName(f"behind {NUMBERED!r} stands a stream's number in plain decimal, nothing else")
     return data

@@ -10,6 +10,7 @@ from struct import iter_unpack
 
 from streamd.batch import Buffer
 from streamd.store.frame import Header, Kind, decode_keyed
+from streamd.store.names import NUMBERED
 from streamd.store.segment import PUBLISHED, Extent, Segment
 
 
@@ -23,6 +24,8 @@ class Segments:
     def __init__(self) -> None:
         self.by_id: dict[int, Segment] = {}
         self.by_name: dict[str, Segment] = {}
+        self.numbered: dict[str, Segment] = {}
+        """Those of `by_name` whose name is a number behind a prefix: some protocols want all of these at once."""
         self.hidden: dict[str, Segment] = {}
         """Hidden segments, which have names of their own."""
         self.published_in: dict[int, list[Segment]] = {}
@@ -112,6 +115,8 @@ class Segments:
         self.by_id[segment.id] = segment
         # A segment that is deleted later in the same frame may still have the name: the newer one wins.
         self.names_of(segment)[segment.name] = segment
+        if segment.name.startswith(NUMBERED) and not segment.hidden:
+            self.numbered[segment.name] = segment
 
     def drop_files(self, file: int) -> list[int]:
         """Do not count journal files up to this one any more; returns which those were."""
@@ -161,6 +166,7 @@ class Segments:
             names = self.names_of(segment)
             if names.get(segment.name) is segment:
                 del names[segment.name]
+                self.numbered.pop(segment.name, None)
         elif kind == Kind.SEAL:
             segment.sealed = True
         elif kind == Kind.TRUNCATE:

@@ -26,7 +26,7 @@ from streamd.store.errors import (
     StoreError,
 )
 from streamd.store.frame import ENTRY_BYTES_MAX, Entry, Kind, encode_keyed
-from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
+from streamd.store.names import KEY_BYTES_MAX, NUMBERED, VALUE_BYTES_MAX, check_name
 from streamd.store.pipeline import Pipeline
 from streamd.store.read import Run, Want
 from streamd.store.reader import Reader, Threads
@@ -72,6 +72,20 @@ class Store(Appending):
         if segment is None:
             raise NoSuchSegment(name)
         return segment
+
+    def find_claimed(self, name: str) -> Segment | None:
+        """The segment of that name as the next writer finds it: one that is on its way to the disk counts."""
+        return self._pipeline.claimed((False, name))
+
+    def numbered_claimed(self) -> list[Segment]:
+        """All segments whose name is a number behind a prefix, as the next writer finds them."""
+        if not self._pipeline.names:
+            return list(self._segments.numbered.values())
+        found: dict[str, Segment | None] = dict(self._segments.numbered)
+        for (hidden, name), segment in self._pipeline.names.items():
+            if not hidden and name.startswith(NUMBERED):
+                found[name] = segment
+        return [segment for segment in found.values() if segment is not None]
 
     def names(self) -> list[str]:
         """The names of all segments, in the order of their creation."""

@@ -123,7 +123,7 @@ class SmqCodec:
         while at + HEADER.size <= end:
             action, size = HEADER.unpack_from(data, at)
             if action not in (PUSH, PULL):
-                self.error = WireError(f"action {action} is neither push nor pull")
+                self.error = _unknown(action)
                 return
             if size > self._body_bytes_max:
                 self.error = TooLarge(f"a body of {size} bytes is over the limit of {self._body_bytes_max}")
@@ -155,6 +155,10 @@ class SmqCodec:
                 request, at = self._pushes(data, at)
                 yield request
         if at < end:
+            if data[at] > PULL:
+                # The public client says goodbye with one such byte, and nothing behind it.
+                self.error = _unknown(data[at])
+                return
             self._rest += data[at:]
 
     def _pushes(self, data: bytes, at: int) -> tuple[Request, int]:
@@ -226,15 +230,23 @@ def _pulls(data: bytes, at: int) -> int:
     return count
 
 
+def _unknown(action: int) -> WireError:
+    return WireError(f"action {action} is neither push nor pull")
+
+
 def _alike(data: bytes, at: int, frame: int) -> int:
     """How many frames from here on have the same header as the first: the same size, type and count."""
-    count = (len(data) - at) // frame
+    whole = (len(data) - at) // frame
     head = data[at : at + _PUSH_HEADER.size]
-    if count < 4 or frame < _PUSH_HEADER.size or data[at + frame : at + frame + _PUSH_HEADER.size] != head:
+    if whole < 4 or frame < _PUSH_HEADER.size or data[at + frame : at + frame + _PUSH_HEADER.size] != head:
         return 1
-    for column, value in enumerate(head):
-        values = data[at + column : at + frame * count : frame]
-        count = len(values) - len(values.lstrip(bytes((value,))))
+    count = tried = 2
+    # Only a few more than are alike are looked at, or small runs in a large read would cost its square.
+    while count == tried < whole:
+        count = tried = min(tried * 32, whole)
+        for column, value in enumerate(head):
+            values = data[at + column : at + frame * count : frame]
+            count = len(values) - len(values.lstrip(bytes((value,))))
     return count
 
 
@@ -278,6 +290,15 @@ def replies(tag: int, records: Sequence[Buffer]) -> bytes:
             return _header(kind, size // _SIZES[kind], size).join([b"", *records])
         return b"".join([_reply(kind, bytes(record)) for record in records])
     return b"".join([_foreign(bytes(record)) for record in records])
+
+
+def whole_replies(data: bytes, end: int) -> int:
+    """How many of the responses in `data` end at or before `end`."""
+    count = at = 0
+    while at + HEADER.size <= end:
+        at += HEADER.size + HEADER.unpack_from(data, at)[1]
+        count += at <= end
+    return count
 
 
 def _header(kind: int, count: int, size: int) -> bytes:

@@ -198,9 +198,9 @@ class Rig:
         store = assemble(self.disk, self.directory, settings, make_writer, Threads(run, self.clock.seconds))
         return store, writers[0]
 
-    def connect(self) -> Peer:
-        """A new connection."""
-        protocol = self.factory.buildProtocol(None)
+    def connect(self, factory: StreamFactory | None = None) -> Peer:
+        """A new connection, to the rig's own endpoint or to another one of the same store."""
+        protocol = (factory or self.factory).buildProtocol(None)
         assert protocol is not None, "too many connections"
         peer = Peer(self, protocol)
         self.peers.append(peer)

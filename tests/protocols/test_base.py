@@ -243,6 +243,92 @@ class OrderTests(BaseCase):
         self.assertEqual(list(order_protocol(other).waiting), ["r3"])
 
 
+class SentProtocol(OrderProtocol):
+    """Notes of each reply how many bytes of it were handed to the operating system."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self.sent: list[tuple[str, int]] = []
+
+    def perform(self, request: Order) -> Reply:
+        name = request.line[:2]
+        self.when_sent(lambda sent_bytes: self.sent.append((name, sent_bytes)))
+        return super().perform(request)
+
+
+class SentFactory(StreamFactory):
+    """Makes connections of the small protocol that takes notes."""
+
+    def build(self) -> SentProtocol:
+        return SentProtocol(self.core)
+
+
+class SentTests(BaseCase):
+    """Who wants to know is told once what became of its reply."""
+
+    large = BUFFER_BYTES + 1000
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.rig = Rig(os.path.abspath(self.mktemp()), make_factory=SentFactory)
+        self.addCleanup(self.rig.close)
+        self.peer = self.rig.connect()
+        assert isinstance(self.peer.protocol, SentProtocol)
+        self.protocol = self.peer.protocol
+
+    def order(self, name: str) -> bytes:
+        """An order whose reply is larger than a transport's buffer."""
+        return (name + "x" * (self.large - 3) + "\n").encode()
+
+    def test_at_once(self) -> None:
+        """With the size of the reply, in order, when each has gone; a write's when it is done."""
+        self.peer.ask(b"i1\nw2\ni3\n")
+        self.assertEqual(self.protocol.sent, [("i1", 3)])
+        self.protocol.answer("w2")
+        self.assertEqual(self.protocol.sent, [("i1", 3), ("w2", 3), ("i3", 3)])
+
+    def test_slow(self) -> None:
+        """Not before the peer has taken it."""
+        self.peer.wire.slow = True
+        self.peer.send(self.order("i1"))
+        self.assertEqual(self.protocol.sent, [])
+        self.peer.take()
+        self.assertEqual(self.protocol.sent, [("i1", self.large)])
+        self.peer.drop()
+        self.assertEqual(len(self.protocol.sent), 1)
+
+    def test_lost(self) -> None:
+        """Where the connection is lost first, none of what was still in buffers counts, nor what was never put out."""
+        self.peer.wire.slow = True
+        self.peer.send(b"i1\nw2\ni3\n" + self.order("i4"))
+        self.protocol.answer("w2")
+        self.peer.send(b"i5\n")
+        self.peer.drop()
+        self.assertEqual(self.protocol.sent[0], ("i1", 3))
+        self.assertEqual(sorted(self.protocol.sent[1:]), [("i3", 0), ("i4", 0), ("w2", 0)])
+
+    def test_lost_before_the_reply(self) -> None:
+        """So it is with a reply that waits for another one, and with one that was never made."""
+        self.peer.send(b"w1\ni2\n")
+        self.peer.drop()
+        self.assertEqual(sorted(self.protocol.sent), [("i2", 0), ("w1", 0)])
+        self.protocol.answer("w1")
+        self.assertEqual(len(self.protocol.sent), 2)
+
+    def test_before_the_end(self) -> None:
+        """A connection that ends is closed when the last of them is told."""
+        for orders in (self.order("i1"), b"i1\n", b"i1" + b"x" * 60_000 + b"\n" + b"i2" + b"x" * 60_000 + b"\n"):
+            self.setUp()
+            self.peer.wire.slow = True
+            for line in orders.splitlines(keepends=True):
+                self.peer.send(line)
+            self.rig.factory.drain()
+            told = self.peer.take_all() + self.peer.wire.value()
+            self.assertEqual(told, orders)
+            self.assertTrue(self.peer.closed)
+            self.assertEqual([size for _, size in self.protocol.sent], [*map(len, orders.splitlines(keepends=True))])
+
+
 class BrokenTests(BaseCase):
     """Two errors, two fates; everything else is a bug, and costs one connection."""
 

@@ -8,3 +8,9 @@ streamd = ServiceMaker("streamd", "streamd.tap", "streaming protocols over one d
 
 sesp = StreamProtocol("sesp", "streamd.protocols.sesp", "tcp:4840:interface=127.0.0.1", "SESP, lines for telnet")
 smq = StreamProtocol("smq", "streamd.protocols.smq", "tcp:4841:interface=127.0.0.1", "Simple Message Queue")
+pravega = StreamProtocol(
+    "pravega", "streamd.protocols.pravega", "tcp:12345:interface=127.0.0.1", "Pravega's append blocks"
+)
+faststream = StreamProtocol(
+    "faststream", "streamd.protocols.faststream", "tcp:1273:interface=127.0.0.1", "FastStreamDB"
+)

@@ -1,0 +1,240 @@
+"""Pravega's append blocks over a stream: exactly-once appends by ack level, reads by offset that wait at the tail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+
+from streamd.config import fill
+from streamd.interfaces import Core
+from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.settings import setting
+from streamd.store import (
+    Appended,
+    LevelGap,
+    LevelOverlap,
+    NoSuchSegment,
+    RecordsTruncated,
+    Run,
+    Segment,
+    SegmentExists,
+    SegmentSealed,
+    StoreError,
+)
+from streamd.store.frame import TAG_RAW
+from streamd.wire import pravega
+from streamd.wire.pravega import Name, Type
+
+READ_BYTES_MAX: Final = 2 << 20
+"""One read is answered with at most so much."""
+
+# Reads that may wait at the tail on one connection; each costs some memory and a timer.
+_WAITING_MAX: Final = 1024
+
+# Writers that may share one connection.
+_WRITERS_MAX: Final = 10_000
+
+
+class PravegaProtocol(StreamProtocol):
+    """One connection: any number of writers, each set up for one segment, and any number of reads."""
+
+    name = "pravega"
+
+    def __init__(self, core: Core, settings: PravegaSettings) -> None:
+        super().__init__(core, pravega.PravegaCodec(core.limits.message_bytes_max))
+        self._settings = settings
+        self._writers: dict[bytes, tuple[Segment, Name]] = {}
+        self._waiting: set[Deferred[Any]] = set()
+
+    def perform(self, request: pravega.Request) -> Reply:
+        return _ACTIONS[type(request)](self, request)
+
+    def refused(self, request: pravega.Request, error: StoreError) -> bytes | None:
+        if isinstance(request, pravega.AppendBlock):
+            name = self._writers[request.writer][1]
+        elif isinstance(request, pravega.KeepAlive):
+            raise error
+        else:
+            name = request.name
+        if isinstance(error, NoSuchSegment):
+            return pravega.named(Type.NO_SUCH_SEGMENT, name)
+        if isinstance(error, SegmentSealed):
+            return pravega.named(Type.SEGMENT_IS_SEALED, name)
+        if isinstance(error, SegmentExists):
+            return pravega.named(Type.SEGMENT_EXISTS, name)
+        if isinstance(error, RecordsTruncated):
+            return pravega.truncated(name, error.first_offset)
+        # A gap, a bad name, a full disk: the document has no word for it.
+        self.give_up(str(error))
+        return None
+
+    # -- appending -----------------------------------------------------------------------------------------------------
+
+    def _setup(self, request: pravega.SetupAppend) -> Reply:
+        if len(self._writers) >= _WRITERS_MAX and request.writer not in self._writers:
+            self.give_up(f"more than {_WRITERS_MAX} writers on one connection")
+            return None
+        segment = self.core.store.find(request.name.text)
+        if segment.sealed:
+            raise SegmentSealed(segment.name)
+        self._writers[request.writer] = (segment, request.name)
+        level = (segment.levels or {}).get(request.writer, 0)
+        return pravega.append_setup(request.name, request.writer, level)
+
+    def _append(self, request: pravega.AppendBlock) -> Reply:
+        if request.writer not in self._writers:
+            self.give_up("an append without a setup")
+            return None
+        segment = self._writers[request.writer][0]
+        try:
+            stored = self._store(segment, request)
+        except LevelOverlap as error:
+            stored = self._store_above(error, segment, request)
+        return stored.addErrback(self._overlapped, segment, request).addCallback(self._appended, segment, request)
+
+    def _store(self, segment: Segment, block: pravega.AppendBlock) -> Deferred[Appended]:
+        return self.core.store.append(segment, block.batch, writer=block.writer, expected=block.offset, level=block.end)
+
+    def _overlapped(self, failure: Failure, segment: Segment, block: pravega.AppendBlock) -> Any:
+        """The level that it collides with was itself on its way to the disk: go on from there."""
+        failure.trap(LevelOverlap)
+        assert isinstance(failure.value, LevelOverlap)
+        return self._store_above(failure.value, segment, block)
+
+    def _store_above(self, error: LevelOverlap, segment: Segment, block: pravega.AppendBlock) -> Deferred[Appended]:
+        """Some of it is stored already: store the rest, if the level is the beginning of an event."""
+        assert error.stored is not None
+        rest = block.above(error.stored)
+        if rest is None:
+            raise LevelGap(error.stored, block.offset, block.end)
+        return self._store(segment, rest)
+
+    def _appended(self, _: Appended, segment: Segment, block: pravega.AppendBlock) -> bytes:
+        """Acknowledgements are cumulative: a block that came again is told how far its writer really is."""
+        level = (segment.levels or {}).get(block.writer, block.end)
+        return pravega.data_appended(block.writer, max(level, block.end))
+
+    def _create(self, request: pravega.CreateSegment) -> Reply:
+        return self.core.store.create(request.name.text), pravega.named(Type.SEGMENT_CREATED, request.name)
+
+    def _keep_alive(self, request: pravega.KeepAlive) -> Reply:
+        return pravega.message(Type.KEEP_ALIVE, request.data)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _read(self, request: pravega.ReadSegment) -> Reply:
+        segment = self.core.store.find(request.name.text)
+        if request.offset >= segment.offset and not segment.sealed:
+            self._wait_at_tail(segment, request)
+            return None
+        return self._answer_read(segment, request)
+
+    def _answer_read(self, segment: Segment, request: pravega.ReadSegment) -> Deferred[bytes]:
+        bytes_max = max(1, min(request.length, READ_BYTES_MAX, self.reply_bytes_max * 8))
+        runs = self.core.store.read_at(segment, request.offset, bytes_max=bytes_max)
+        return runs.addCallback(self._told, segment, request, bytes_max)
+
+    def _told(self, runs: list[Run], segment: Segment, request: pravega.ReadSegment, bytes_max: int) -> bytes:
+        data = b"".join([_run_bytes(run) for run in runs])
+        if runs:
+            # The first run begins with the record that holds the offset.
+            skip = request.offset - runs[0].offset
+            data = data[skip : skip + bytes_max]
+        at_tail = request.offset + len(data) >= segment.offset
+        return pravega.segment_read(request.name, request.offset, at_tail, at_tail and segment.sealed, data)
+
+    def _wait_at_tail(self, segment: Segment, request: pravega.ReadSegment) -> None:
+        """Answer when there is something, or when the time is over, and hold nobody up meanwhile."""
+        if len(self._waiting) >= _WAITING_MAX:
+            self.give_up(f"more than {_WAITING_MAX} reads wait at the tail")
+            return
+        # A record, not a byte, is what the store can wait for; an offset beyond the end waits for more than one.
+        waiting = self.core.store.wait(segment, segment.number)
+        self._waiting.add(waiting)
+        over = self.core.clock.callLater(self._settings.tail_seconds_max, waiting.cancel)
+
+        def done(result: object) -> object:
+            self._waiting.discard(waiting)
+            if over.active():
+                over.cancel()
+            return result
+
+        waiting.addBoth(done)
+        waiting.addCallbacks(lambda _: self._woken(segment, request), self._timed_out, errbackArgs=(segment, request))
+        waiting.addErrback(self._not_read, request)
+
+    def _woken(self, segment: Segment, request: pravega.ReadSegment) -> Deferred[None] | None:
+        if self.is_closed:
+            return None
+        if segment.deleted:
+            raise NoSuchSegment(segment.name)
+        if request.offset >= segment.offset and not segment.sealed:
+            self._wait_at_tail(segment, request)
+            return None
+        return self._answer_read(segment, request).addCallback(self.tell)
+
+    def _timed_out(self, failure: Failure, segment: Segment, request: pravega.ReadSegment) -> None:
+        failure.trap(CancelledError)
+        if not self.is_closed:
+            self.tell(self._told([], segment, request, 0))
+
+    def _not_read(self, failure: Failure, request: pravega.ReadSegment) -> None:
+        failure.trap(StoreError)
+        reply = self.refused(request, failure.value)  # type: ignore[arg-type]
+        if reply is not None:
+            self.tell(reply)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        for waiting in list(self._waiting):
+            waiting.cancel()
+
+
+def _run_bytes(run: Run) -> bytes:
+    """Records as the bytes of the segment: events, or what came raw."""
+    if run.tag & TAG_RAW:
+        return bytes(run.batch.payload)
+    return pravega.event_bytes(run.batch.lengths, run.batch.records())
+
+
+_ACTIONS: Final[dict[type, Callable[[PravegaProtocol, Any], Reply]]] = {
+    pravega.SetupAppend: PravegaProtocol._setup,
+    pravega.AppendBlock: PravegaProtocol._append,
+    pravega.ReadSegment: PravegaProtocol._read,
+    pravega.CreateSegment: PravegaProtocol._create,
+    pravega.KeepAlive: PravegaProtocol._keep_alive,
+}
+
+
+@dataclass(frozen=True)
+class PravegaSettings:
+    """``[pravega]``, beside the endpoint."""
+
+    tail_seconds_max: float = setting(10.0, "how long a read waits at the tail before it is answered empty", least=0.0)
+
+
+class PravegaFactory(StreamFactory):
+    """Makes Pravega connections."""
+
+    def __init__(self, core: Core, settings: PravegaSettings) -> None:
+        super().__init__(core)
+        self._settings = settings
+
+    def build(self) -> PravegaProtocol:
+        return PravegaProtocol(self.core, self._settings)
+
+
+def configure(table: Mapping[str, object]) -> PravegaSettings:
+    """The settings of one ``[pravega]`` table."""
+    return fill(PravegaSettings, table)
+
+
+def factory(core: Core, settings: object) -> PravegaFactory:
+    """The factory for one endpoint."""
+    assert isinstance(settings, PravegaSettings)
+    return PravegaFactory(core, settings)

@@ -1,0 +1,300 @@
+"""FastStreamDB: thirteen packets of fixed layout, little endian. Bytes to requests, and replies to bytes.
+
+A run of enqueues to one stream becomes one request with one batch. Packets that all look the same, the usual case under
+load, are recognised column by column and cut by `struct`; others by a loop.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct, unpack_from
+from typing import Final, NamedTuple
+
+from streamd.batch import LENGTH_TYPE, Batch
+from streamd.wire import WireError
+
+_U32: Final = Struct("<I")
+_ONE: Final = Struct("<II")
+_SINGLE: Final = Struct("<III")
+assert _SINGLE.size == 12
+_STATE: Final = Struct("<IIB3x")
+assert _STATE.size == 12
+
+STREAM_END: Final = 1 << 32
+"""Stream ids are below this."""
+
+
+class Packet(IntEnum):
+    """What a packet is."""
+
+    PING = 0
+    CREATE = 1
+    DELETE = 2
+    ENQUEUE_SINGLE = 3
+    ENQUEUE_MULTIPLE = 4
+    ENQUEUE_ALL = 5
+    ENQUEUE_ALL_EXCEPT = 6
+    TAKE = 7
+    PEEK = 8
+    CHECK = 9
+    PONG = 10
+    CONTENTS = 11
+    STATE = 12
+
+
+PONG: Final = _U32.pack(Packet.PONG)
+
+
+class Ping(NamedTuple):
+    """Answered with a pong."""
+
+    size: int = 64
+    reads: bool = False
+
+
+class Create(NamedTuple):
+    """Make a stream, unless it is there."""
+
+    stream: int
+    size: int = 64
+    reads: bool = False
+
+
+class Delete(NamedTuple):
+    """Remove a stream, if it is there."""
+
+    stream: int
+    size: int = 64
+    reads: bool = False
+
+
+class Enqueue(NamedTuple):
+    """Records for one stream."""
+
+    stream: int
+    batch: Batch
+    reads: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps."""
+        return len(self.batch.payload) + 4 * len(self.batch.lengths)
+
+
+class EnqueueMany(NamedTuple):
+    """One record for several streams: for those that are named, or for all but those."""
+
+    streams: tuple[int, ...]
+    all_except: bool
+    record: bytes
+    reads: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps."""
+        return len(self.record) + 8 * len(self.streams)
+
+
+class Contents(NamedTuple):
+    """Everything in a stream; `take` removes it."""
+
+    stream: int
+    take: bool
+    size: int = 64
+    reads: bool = True
+
+
+class Check(NamedTuple):
+    """Whether a stream is there."""
+
+    stream: int
+    size: int = 64
+    reads: bool = True
+
+
+Request = Ping | Create | Delete | Enqueue | EnqueueMany | Contents | Check
+
+
+class FastStreamCodec:
+    """One connection's input."""
+
+    def __init__(self, message_bytes_max: int) -> None:
+        self._message_bytes_max = message_bytes_max
+        self._rest = bytearray()
+        self._wanted = _U32.size
+        self.error: WireError | None = None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of a packet that has begun and not ended."""
+        return len(self._rest)
+
+    def receive(self, data: bytes) -> list[Request]:
+        """The requests that `data` completes."""
+        if self.error is not None:
+            raise self.error
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return []
+            data = bytes(self._rest)
+            self._rest = bytearray()
+        found: list[Request] = []
+        try:
+            at = self._parse(data, found)
+        except WireError as error:
+            self.error = error
+        else:
+            self._rest += data[at:]
+        return _merged(found)
+
+    def _parse(self, data: bytes, found: list[Request]) -> int:
+        at, end = 0, len(data)
+        while end - at >= _U32.size:
+            (packet,) = _U32.unpack_from(data, at)
+            if packet == Packet.ENQUEUE_SINGLE:
+                stop = self._single(data, at, found)
+            elif packet == Packet.PING:
+                found.append(Ping())
+                stop = at + _U32.size
+            elif packet in (Packet.ENQUEUE_MULTIPLE, Packet.ENQUEUE_ALL, Packet.ENQUEUE_ALL_EXCEPT):
+                stop = self._many(packet, data, at, found)
+            elif packet in _WITH_STREAM:
+                stop = at + _ONE.size
+                self._wanted = _ONE.size
+                if stop <= end:
+                    found.append(_with_stream(packet, _ONE.unpack_from(data, at)[1]))
+            else:
+                raise WireError(f"packet {packet} is not a client's")
+            if stop > end:
+                return at
+            at = stop
+        self._wanted = _U32.size
+        return at
+
+    def _check(self, size: int) -> None:
+        if size > self._message_bytes_max:
+            raise WireError(f"{size} bytes to enqueue, {self._message_bytes_max} at most")
+
+    def _single(self, data: bytes, at: int, found: list[Request]) -> int:
+        """Enqueues to single streams from here on; returns the end of them, or of the first where that is not whole."""
+        end = len(data)
+        stream: int
+        size: int
+        if end - at < _SINGLE.size:
+            self._wanted = _SINGLE.size
+            return end + 1
+        _, stream, size = _SINGLE.unpack_from(data, at)
+        self._check(size)
+        frame = _SINGLE.size + size
+        if at + frame > end:
+            self._wanted = frame
+            return end + 1
+        alike = _alike(data, at, frame)
+        if alike > 1:
+            frames = memoryview(data)[at : at + frame * alike]
+            records = [record for (record,) in Struct(f"{_SINGLE.size}x{size}s").iter_unpack(frames)]
+            found.append(Enqueue(stream, Batch(array(LENGTH_TYPE, (size,)) * alike, b"".join(records))))
+            return at + frame * alike
+        records = []
+        unpack, limit = _SINGLE.unpack_from, end - _SINGLE.size
+        while at <= limit:
+            packet, to, size = unpack(data, at)
+            stop = at + _SINGLE.size + size
+            if packet != Packet.ENQUEUE_SINGLE or to != stream or stop > end or size > self._message_bytes_max:
+                break
+            records.append(data[at + _SINGLE.size : stop])
+            at = stop
+        found.append(Enqueue(stream, Batch.of(records)))
+        return at
+
+    def _many(self, packet: int, data: bytes, at: int, found: list[Request]) -> int:
+        """One record for many streams. Its size, and then the number of streams, is checked before it is awaited."""
+        end = len(data)
+        begin = at + _ONE.size
+        if begin > end:
+            self._wanted = _ONE.size
+            return end + 1
+        size: int = _ONE.unpack_from(data, at)[1]
+        self._check(size)
+        stop = begin + size
+        streams: tuple[int, ...] = ()
+        if packet != Packet.ENQUEUE_ALL:
+            if stop + _U32.size > end:
+                self._wanted = stop + _U32.size - at
+                return end + 1
+            count: int = _U32.unpack_from(data, stop)[0]
+            self._check(4 * count)
+            ids = stop + _U32.size
+            stop = ids + 4 * count
+            if stop <= end:
+                streams = unpack_from(f"<{count}I", data, ids)
+        if stop > end:
+            self._wanted = stop - at
+            return end + 1
+        found.append(EnqueueMany(streams, packet != Packet.ENQUEUE_MULTIPLE, data[begin : begin + size]))
+        return stop
+
+
+_WITH_STREAM: Final = frozenset({Packet.CREATE, Packet.DELETE, Packet.TAKE, Packet.PEEK, Packet.CHECK})
+
+
+def _with_stream(packet: int, stream: int) -> Request:
+    if packet == Packet.CREATE:
+        return Create(stream)
+    if packet == Packet.DELETE:
+        return Delete(stream)
+    if packet == Packet.CHECK:
+        return Check(stream)
+    return Contents(stream, packet == Packet.TAKE)
+
+
+def _alike(data: bytes, at: int, frame: int) -> int:
+    """How many packets from here on have the same header as the first: the same stream and size."""
+    count = (len(data) - at) // frame
+    head = data[at : at + _SINGLE.size]
+    if count < 4 or data[at + frame : at + frame + _SINGLE.size] != head:
+        return 1
+    for column, value in enumerate(head):
+        values = data[at + column : at + frame * count : frame]
+        count = len(values) - len(values.lstrip(bytes((value,))))
+    return count
+
+
+def _merged(requests: list[Request]) -> list[Request]:
+    """Neighbouring enqueues to the same stream are one."""
+    if len(requests) < 2:
+        return requests
+    merged: list[Request] = []
+    for stream, run in _runs(requests):
+        if stream is None or len(run) == 1:
+            merged += run
+        else:
+            merged.append(Enqueue(stream, Batch.joined([each.batch for each in run if isinstance(each, Enqueue)])))
+    return merged
+
+
+def _runs(requests: list[Request]) -> Iterator[tuple[int | None, list[Request]]]:
+    run: list[Request] = []
+    current: int | None = None
+    for request in requests:
+        stream = request.stream if isinstance(request, Enqueue) else None
+        if run and stream != current:
+            yield current, run
+            run = []
+        current = stream
+        run.append(request)
+    if run:
+        yield current, run
+
+
+def contents_header(size: int) -> bytes:
+    """What stands before the contents of a stream."""
+    return _ONE.pack(Packet.CONTENTS, size)
+
+
+def state(stream: int, is_valid: bool) -> bytes:
+    """Whether a stream is there."""
+    return _STATE.pack(Packet.STATE, stream, is_valid)

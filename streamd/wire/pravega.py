@@ -1,0 +1,426 @@
+"""Pravega's append blocks, as documented: framed messages, big endian. Bytes to requests, and records to events.
+
+A message is type i32, length i32, payload. Block data between BeginAppendBlock and EndAppendBlock is a run of Event
+messages; a block is parsed when its end has told how long it really is. The offsets of a segment count those bytes: a
+record of n bytes is an event of 8 + n.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from enum import Enum, IntEnum, auto
+from itertools import accumulate
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from streamd.batch import LENGTH_TYPE, Batch, Buffer
+from streamd.wire import WireError
+
+HEADER: Final = Struct(">ii")
+assert HEADER.size == 8
+_BLOCK: Final = Struct(">16sqi")
+assert _BLOCK.size == 28
+_END_BYTES: Final = HEADER.size + _BLOCK.size
+_LENGTH: Final = Struct(">H")
+_READ: Final = Struct(">qi")
+_LEVEL: Final = Struct(">16sq")
+_READ_REPLY: Final = Struct(">qBB")
+_OFFSET: Final = Struct(">q")
+
+MESSAGE_BYTES_MAX: Final = (1 << 24) - 1
+"""What a message may be long, without its header."""
+
+BLOCK_BYTES_MAX: Final = 16 << 20
+"""What a block may be long, by its beginning and by its end."""
+
+
+class Type(IntEnum):
+    """The messages of the document, with Pravega's own numbers."""
+
+    PARTIAL = -2
+    EVENT = 0
+    SETUP_APPEND = 1
+    APPEND_SETUP = 2
+    BEGIN_BLOCK = 3
+    END_BLOCK = 4
+    DATA_APPENDED = 7
+    READ_SEGMENT = 9
+    SEGMENT_READ = 10
+    CREATE_SEGMENT = 20
+    SEGMENT_CREATED = 21
+    SEGMENT_IS_SEALED = 51
+    SEGMENT_EXISTS = 52
+    NO_SUCH_SEGMENT = 53
+    SEGMENT_IS_TRUNCATED = 56
+    KEEP_ALIVE = 100
+
+
+class Name(NamedTuple):
+    """A segment's name: as text, and as it came."""
+
+    text: str
+    raw: bytes
+
+
+class SetupAppend(NamedTuple):
+    """A writer wants to append to a segment, and to know how far it came."""
+
+    writer: bytes
+    name: Name
+    size: int = 64
+    reads: bool = True
+
+
+class AppendBlock(NamedTuple):
+    """A whole block: what the writer had written before it, and its events."""
+
+    writer: bytes
+    offset: int
+    batch: Batch
+    reads: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps."""
+        return len(self.batch.payload) + 4 * len(self.batch.lengths)
+
+    @property
+    def end(self) -> int:
+        """What the writer has written with it."""
+        return self.offset + len(self.batch.payload) + HEADER.size * len(self.batch.lengths)
+
+    def above(self, level: int) -> AppendBlock | None:
+        """The part that begins at this level; None where no event does."""
+        ends = list(accumulate(map(HEADER.size.__add__, self.batch.lengths), initial=self.offset))
+        try:
+            first = ends.index(level)
+        except ValueError:
+            return None
+        return AppendBlock(self.writer, level, self.batch.part(first, len(self.batch.lengths)))
+
+
+class ReadSegment(NamedTuple):
+    """Read from an offset on."""
+
+    name: Name
+    offset: int
+    length: int
+    size: int = 64
+    reads: bool = True
+
+
+class CreateSegment(NamedTuple):
+    """Make a segment. The document has no message for it."""
+
+    name: Name
+    size: int = 64
+    reads: bool = False
+
+
+class KeepAlive(NamedTuple):
+    """To be echoed."""
+
+    data: bytes
+    reads: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps."""
+        return len(self.data)
+
+
+Request = SetupAppend | AppendBlock | ReadSegment | CreateSegment | KeepAlive
+
+
+class _Part(Enum):
+    BEGIN = 0
+    MIDDLE = 1
+    END = 2
+
+
+class _Expecting(Enum):
+    MESSAGE = auto()
+    BLOCK = auto()  # the data that a beginning promised, and the end behind it
+    REST = auto()  # what goes on behind the end
+
+
+class PravegaCodec:
+    """One connection's input."""
+
+    def __init__(self, message_bytes_max: int) -> None:
+        self._event_bytes_max = message_bytes_max
+        self._rest = bytearray()
+        self._wanted = HEADER.size
+        self._expecting = _Expecting.MESSAGE
+        self._begin: tuple[bytes, int, int] = (b"", 0, 0)
+        self._block = b""
+        self._parts: bytearray | None = None
+        self.error: WireError | None = None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of something that has begun and not ended."""
+        held = len(self._rest) + len(self._block) + (0 if self._parts is None else 1 + len(self._parts))
+        return held or int(self._expecting is not _Expecting.MESSAGE)
+
+    def receive(self, data: bytes) -> list[Request]:
+        """The requests that `data` completes."""
+        if self.error is not None:
+            raise self.error
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return []
+            data = bytes(self._rest)
+            self._rest = bytearray()
+        found: list[Request] = []
+        try:
+            at = self._parse(data, found)
+        except WireError as error:
+            self.error = error
+            self._expecting = _Expecting.MESSAGE
+            self._block = b""
+            self._parts = None
+        else:
+            self._rest += data[at:]
+        return _merged(found)
+
+    def _parse(self, data: bytes, found: list[Request]) -> int:
+        """Parse all that is whole; returns where it ends."""
+        at = 0
+        while True:
+            if self._expecting is _Expecting.MESSAGE:
+                if len(data) - at < HEADER.size:
+                    self._wanted = HEADER.size
+                    return at
+                kind, length = HEADER.unpack_from(data, at)
+                if not 0 <= length <= MESSAGE_BYTES_MAX:
+                    raise WireError(f"a message of {length} bytes is over the limit of {MESSAGE_BYTES_MAX}")
+                end = at + HEADER.size + length
+                if end > len(data):
+                    self._wanted = end - at
+                    return at
+                self._message(kind, data[at + HEADER.size : end], found)
+                at = end
+            elif self._expecting is _Expecting.BLOCK:
+                promised = self._begin[2]
+                if len(data) - at < promised + _END_BYTES:
+                    self._wanted = promised + _END_BYTES
+                    return at
+                self._end_block(data, at, found)
+                at += promised + _END_BYTES
+            else:
+                length = self._begin[2]
+                if len(data) - at < length:
+                    self._wanted = length
+                    return at
+                self._finish_block(self._block + data[at : at + length], found)
+                at += length
+
+    def _message(self, kind: int, payload: bytes, found: list[Request]) -> None:
+        if kind == Type.PARTIAL:
+            self._partial(payload, found)
+        elif self._parts is not None:
+            raise WireError("a partial message was begun and not ended")
+        elif kind == Type.BEGIN_BLOCK:
+            writer, offset, length = _unpack(_BLOCK, payload)
+            if not 0 <= length <= BLOCK_BYTES_MAX or offset < 0:
+                raise WireError(f"a block of {length} bytes at {offset}")
+            self._begin = (writer, offset, length)
+            self._expecting = _Expecting.BLOCK
+        elif kind == Type.SETUP_APPEND:
+            if len(payload) < 16:
+                raise WireError("a setup without its connection id")
+            found.append(SetupAppend(payload[:16], _name(payload, 16, 0)))
+        elif kind == Type.READ_SEGMENT:
+            name = _name(payload, 0, _READ.size)
+            offset, length = _READ.unpack_from(payload, len(payload) - _READ.size)
+            if offset < 0 or length < 0:
+                raise WireError(f"a read of {length} bytes at {offset}")
+            found.append(ReadSegment(name, offset, length))
+        elif kind == Type.CREATE_SEGMENT:
+            found.append(CreateSegment(_name(payload, 0, 0)))
+        elif kind == Type.KEEP_ALIVE:
+            found.append(KeepAlive(payload))
+        else:
+            raise WireError(f"a message of type {kind} has no place here")
+
+    def _partial(self, payload: bytes, found: list[Request]) -> None:
+        if not payload or payload[0] > _Part.END.value:
+            raise WireError("a partial message that is neither begin, middle nor end")
+        part = _Part(payload[0])
+        if (self._parts is None) is not (part is _Part.BEGIN):
+            raise WireError("partial messages out of order")
+        if self._parts is None:
+            self._parts = bytearray()
+        self._parts += payload[1:]
+        if len(self._parts) > MESSAGE_BYTES_MAX:
+            raise WireError(f"partial messages join to more than {MESSAGE_BYTES_MAX} bytes")
+        if part is not _Part.END:
+            return
+        whole, self._parts = bytes(self._parts), None
+        kind, length = _unpack(HEADER, whole[: HEADER.size])
+        if length != len(whole) - HEADER.size or kind == Type.PARTIAL:
+            raise WireError("partial messages do not join to a whole one")
+        self._message(kind, whole[HEADER.size :], found)
+
+    def _end_block(self, data: bytes, at: int, found: list[Request]) -> None:
+        writer, offset, promised = self._begin
+        end = at + promised
+        kind, length = HEADER.unpack_from(data, end)
+        if kind != Type.END_BLOCK or length != _BLOCK.size:
+            raise WireError("a block does not end where its beginning said")
+        of, reached, size = _BLOCK.unpack_from(data, end + HEADER.size)
+        if of != writer or not 0 <= size <= BLOCK_BYTES_MAX or reached != offset + size:
+            raise WireError(f"a block of {size} bytes from {offset} ends at {reached}")
+        if size <= promised:
+            self._finish_block(data[at : at + size], found)
+        else:
+            self._block = data[at:end]
+            self._begin = (writer, offset, size - promised)
+            self._expecting = _Expecting.REST
+
+    def _finish_block(self, block: bytes, found: list[Request]) -> None:
+        writer, offset, _ = self._begin
+        self._block = b""
+        self._expecting = _Expecting.MESSAGE
+        found.append(AppendBlock(writer, offset, events(block, self._event_bytes_max)))
+
+
+def _merged(requests: list[Request]) -> list[Request]:
+    """Blocks of one writer that follow on each other are one append."""
+    merged: list[Request] = []
+    run: list[AppendBlock] = []
+    for request in [*requests, None]:
+        if isinstance(request, AppendBlock):
+            if run and (run[-1].writer != request.writer or run[-1].end != request.offset):
+                merged.append(_joined(run))
+                run = []
+            run.append(request)
+            continue
+        if run:
+            merged.append(_joined(run))
+            run = []
+        if request is not None:
+            merged.append(request)
+    return merged
+
+
+def _joined(run: list[AppendBlock]) -> AppendBlock:
+    if len(run) == 1:
+        return run[0]
+    return AppendBlock(run[0].writer, run[0].offset, Batch.joined([each.batch for each in run]))
+
+
+def _unpack(form: Struct, payload: bytes) -> tuple[Any, ...]:
+    if len(payload) != form.size:
+        raise WireError(f"{len(payload)} bytes where {form.size} are due")
+    return form.unpack(payload)
+
+
+def _name(payload: bytes, at: int, behind: int) -> Name:
+    """A string with its length before it, which fills the payload up to the last `behind` bytes."""
+    if len(payload) < at + _LENGTH.size + behind:
+        raise WireError("a message is too short for a name")
+    (length,) = _LENGTH.unpack_from(payload, at)
+    raw = payload[at + _LENGTH.size : len(payload) - behind]
+    if len(raw) != length:
+        raise WireError(f"a name of {length} bytes in {len(raw)}")
+    try:
+        return Name(raw.decode(), raw)
+    except UnicodeDecodeError:
+        pass
+    try:
+        # Java's own UTF-8: beyond U+FFFF two surrogates of three bytes each, and a zero in two bytes.
+        text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        return Name(text.encode("utf-16", "surrogatepass").decode("utf-16"), raw)
+    except UnicodeError:
+        raise WireError("a name that is no UTF-8") from None
+
+
+def events(block: bytes, event_bytes_max: int) -> Batch:
+    """The records of a run of Event messages."""
+    if not block:
+        return Batch(array(LENGTH_TYPE), b"")
+    alike = _alike(block, event_bytes_max)
+    if alike is not None:
+        return alike
+    lengths = array(LENGTH_TYPE)
+    parts: list[bytes] = []
+    at, end = 0, len(block)
+    unpack = HEADER.unpack_from
+    while at < end:
+        if at + HEADER.size > end:
+            raise WireError("block data ends inside an event's header")
+        kind, length = unpack(block, at)
+        at += HEADER.size
+        if kind or not 0 <= length <= end - at:
+            raise WireError("block data is no run of events")
+        if length > event_bytes_max:
+            raise WireError(f"an event of {length} bytes is over the limit of {event_bytes_max}")
+        lengths.append(length)
+        parts.append(block[at : at + length])
+        at += length
+    return Batch(lengths, b"".join(parts))
+
+
+def _alike(block: bytes, event_bytes_max: int) -> Batch | None:
+    """The records where all events have the same length, which column by column is quickly seen."""
+    kind, length = HEADER.unpack_from(block) if len(block) >= HEADER.size else (1, 0)
+    frame = HEADER.size + length
+    if kind or not 0 < length <= event_bytes_max or len(block) % frame:
+        return None
+    count = len(block) // frame
+    for column in range(HEADER.size):
+        if block[column::frame].count(block[column]) != count:
+            return None
+    messages = [message for (message,) in Struct(f"{HEADER.size}x{length}s").iter_unpack(block)]
+    return Batch(array(LENGTH_TYPE, (length,)) * count, b"".join(messages))
+
+
+def event_bytes(lengths: array[int], records: Sequence[Buffer]) -> bytes:
+    """Records as Event messages."""
+    if len(set(lengths)) == 1:
+        return HEADER.pack(Type.EVENT, lengths[0]).join([b"", *records])
+    return b"".join(_interleaved(lengths, records))
+
+
+def _interleaved(lengths: array[int], records: Sequence[Buffer]) -> Iterator[Buffer]:
+    pack = HEADER.pack
+    for length, record in zip(lengths, records, strict=True):
+        yield pack(Type.EVENT, length)
+        yield record
+
+
+# -- replies -----------------------------------------------------------------------------------------------------------
+
+
+def message(kind: Type, payload: bytes) -> bytes:
+    """A message with its header."""
+    return HEADER.pack(kind, len(payload)) + payload
+
+
+def named(kind: Type, name: Name, rest: bytes = b"") -> bytes:
+    """A message that begins with a segment's name."""
+    return message(kind, _LENGTH.pack(len(name.raw)) + name.raw + rest)
+
+
+def append_setup(name: Name, writer: bytes, level: int) -> bytes:
+    """The answer to SetupAppend."""
+    return named(Type.APPEND_SETUP, name, _LEVEL.pack(writer, level))
+
+
+def data_appended(writer: bytes, level: int) -> bytes:
+    """How far a writer's data is stored."""
+    return message(Type.DATA_APPENDED, _LEVEL.pack(writer, level))
+
+
+def segment_read(name: Name, offset: int, at_tail: bool, at_end: bool, data: bytes) -> bytes:
+    """The answer to ReadSegment."""
+    return named(Type.SEGMENT_READ, name, _READ_REPLY.pack(offset, at_tail, at_end) + data)
+
+
+def truncated(name: Name, first_offset: int) -> bytes:
+    """What was asked for is gone."""
+    return named(Type.SEGMENT_IS_TRUNCATED, name, _OFFSET.pack(first_offset))

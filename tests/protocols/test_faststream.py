@@ -1,0 +1,182 @@
+"""FastStreamDB byte by byte, on a real store."""
+
+from __future__ import annotations
+
+import os
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from streamd.protocols.faststream import FastStreamFactory
+from streamd.wire.faststream import PONG, contents_header, state
+from tests.protocols.rig import BUFFER_BYTES, Peer, Rig
+from tests.wire.test_faststream import PING, all_except, multiple, one, single, to_all
+
+CREATE, DELETE, TAKE, PEEK, CHECK = 1, 2, 7, 8, 9
+
+
+def contents(data: bytes) -> bytes:
+    return contents_header(len(data)) + data
+
+
+class FastStreamCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.directory = os.path.abspath(self.mktemp())
+        self.rig = self.start()
+        self.peer = self.rig.connect()
+
+    def start(self) -> Rig:
+        rig = Rig(self.directory, make_factory=FastStreamFactory)
+        self.addCleanup(rig.close)
+        return rig
+
+    def restart(self) -> Peer:
+        self.rig.close()
+        self.rig = self.start()
+        self.peer = self.rig.connect()
+        return self.peer
+
+    def peek(self, stream: int) -> bytes:
+        """What is in a stream, as another connection sees it."""
+        other = self.rig.connect()
+        answer = other.send(one(PEEK, stream)).take_all()
+        other.drop()
+        self.assertEqual(answer[:8], contents_header(len(answer) - 8))
+        return answer[8:]
+
+
+class PacketTests(FastStreamCase):
+    def test_conversation(self) -> None:
+        """Each packet of the document, one after the other."""
+        self.assertEqual(self.peer.ask(PING), PONG)
+        self.assertEqual(self.peer.ask(one(CHECK, 5)), state(5, False))
+        self.assertEqual(self.peer.ask(one(CREATE, 5)), b"")
+        self.assertEqual(self.peer.ask(one(CHECK, 5)), state(5, True))
+        self.assertEqual(self.peer.ask(one(PEEK, 5)), contents(b""))
+        self.assertEqual(self.peer.ask(single(5, b"one") + single(5, b"two")), b"")
+        self.assertEqual(self.peer.ask(one(PEEK, 5)), contents(b"onetwo"))
+        self.assertEqual(self.peer.ask(one(CREATE, 5)), b"")
+        self.assertEqual(self.peer.ask(one(TAKE, 5)), contents(b"onetwo"))
+        self.assertEqual(self.peer.ask(one(TAKE, 5) + one(CHECK, 5)), contents(b"") + state(5, True))
+        self.assertEqual(self.peer.ask(one(DELETE, 5) + one(CHECK, 5)), state(5, False))
+        self.assertEqual(self.peer.ask(one(DELETE, 5) + one(TAKE, 5)), contents(b""))
+
+    def test_all_at_once(self) -> None:
+        """The same in one read: a connection sees its own writes, and replies come in order."""
+        asked = (
+            one(CREATE, 1) + single(1, b"x") + PING + one(PEEK, 1) + one(DELETE, 1) + single(1, b"y") + one(CHECK, 1)
+        )
+        self.assertEqual(self.peer.ask(asked), PONG + contents(b"x") + state(1, False))
+
+    def test_nobody_there(self) -> None:
+        """An enqueue to a stream that is not there does nothing."""
+        self.peer.send(single(3, b"x") + multiple(b"y", 3, 4) + to_all(b"z") + one(CREATE, 3))
+        self.assertEqual(self.peek(3), b"")
+
+    def test_fan_out(self) -> None:
+        """To several, to all, to all but some; an id that stands twice receives twice; strangers are ignored."""
+        self.peer.send(one(CREATE, 1) + one(CREATE, 2) + one(CREATE, 3))
+        self.peer.send(multiple(b"a", 1, 2, 2, 99) + to_all(b"b") + all_except(b"c", 1, 99) + single(1, b"d"))
+        self.assertEqual([self.peek(stream) for stream in (1, 2, 3)], [b"abd", b"aabc", b"bc"])
+        self.restart()
+        self.assertEqual([self.peek(stream) for stream in (1, 2, 3)], [b"abd", b"aabc", b"bc"])
+
+    def test_fan_out_sees_what_is_pending(self) -> None:
+        """All streams are those that are there in the order of requests, on disk or not."""
+        self.rig.held = True
+        self.peer.send(one(CREATE, 1) + to_all(b"a") + one(CREATE, 2) + to_all(b"b") + one(DELETE, 1) + to_all(b"c"))
+        self.rig.release()
+        self.assertEqual(self.peek(2), b"bc")
+        self.assertEqual(self.peer.ask(one(CHECK, 1)), state(1, False))
+
+    def test_sealed(self) -> None:
+        """A stream that somebody sealed takes nothing and keeps the others from nothing."""
+        self.peer.send(one(CREATE, 1) + one(CREATE, 2))
+        self.rig.store.seal(self.rig.store.find("faststream/1"))
+        self.rig.run()
+        self.assertEqual(self.peer.ask(single(1, b"x") + to_all(b"y") + PING), PONG)
+        self.assertEqual((self.peek(1), self.peek(2)), (b"", b"y"))
+
+    def test_names(self) -> None:
+        """Stream N is the segment faststream/N, which other protocols read and write."""
+        self.peer.send(one(CREATE, 2**32 - 1) + single(2**32 - 1, b"from here"))
+        self.assertEqual(self.rig.store.names(), ["faststream/4294967295"])
+        self.rig.publish("faststream/4294967295", b" and there")
+        self.assertEqual(self.peek(2**32 - 1), b"from here and there")
+
+    def test_broken(self) -> None:
+        """An unknown packet closes the connection, after what came before it was carried out and answered."""
+        self.assertEqual(self.peer.ask(one(CREATE, 1) + one(CHECK, 1) + b"\x0a\0\0\0"), state(1, True))
+        self.assertTrue(self.peer.closed)
+
+    def test_full_disk(self) -> None:
+        """A full disk is not answered either; reads go on."""
+        self.peer.send(one(CREATE, 1) + single(1, b"x"))
+        self.rig.disk.full = True
+        self.assertEqual(self.peer.ask(single(1, b"y") + one(CREATE, 2) + one(PEEK, 1)), contents(b"x"))
+
+
+class TakeTests(FastStreamCase):
+    def fill(self, size: int = 5000, count: int = 200) -> bytes:
+        """A stream with more than one answer can carry at once."""
+        data = [bytes((65 + number % 26,)) * size for number in range(count)]
+        self.peer.send(one(CREATE, 1))
+        for record in data:
+            self.peer.send(single(1, record))
+        return b"".join(data)
+
+    def test_large(self) -> None:
+        """Contents of any size come in pieces, and are gone when they were taken."""
+        data = self.fill()
+        self.assertEqual(self.peer.send(one(TAKE, 1)).take_all(), contents(data))
+        self.assertEqual(self.peek(1), b"")
+        self.restart()
+        self.assertEqual(self.peek(1), b"")
+
+    def test_new_ones_stay(self) -> None:
+        """What is enqueued while a take goes on is not part of it, and stays."""
+        data = self.fill()
+        self.peer.wire.slow = True
+        self.peer.send(one(TAKE, 1))
+        self.rig.connect().send(single(1, b"later"))
+        self.assertEqual(self.peer.take_all(), contents(data))
+        self.assertEqual(self.peek(1), b"later")
+
+    def test_dropped(self) -> None:
+        """A connection that drops before the last byte was handed over keeps it all."""
+        data = self.fill()
+        self.peer.wire.slow = True
+        self.peer.send(one(TAKE, 1))
+        self.assertLess(len(self.peer.wire.value()), len(data))
+        self.assertGreater(len(self.peer.wire.value()), BUFFER_BYTES)
+        self.peer.drop()
+        self.assertEqual(self.peek(1), data)
+
+    def test_second_waits(self) -> None:
+        """A second take of the same stream waits for the first, and gets what is left."""
+        data = self.fill()
+        self.peer.wire.slow = True
+        self.peer.send(one(TAKE, 1))
+        second, third = self.rig.connect(), self.rig.connect()
+        self.assertEqual(second.ask(one(TAKE, 1)), b"")
+        self.assertEqual(third.ask(one(PEEK, 1))[:8], contents_header(len(data)))
+        self.assertEqual(self.peer.take_all(), contents(data))
+        self.assertEqual(second.take(), contents(b""))
+
+    def test_second_gets_it(self) -> None:
+        """And all of it where the first one drops."""
+        data = self.fill()
+        self.peer.wire.slow = True
+        self.peer.send(one(TAKE, 1))
+        second = self.rig.connect()
+        second.send(one(TAKE, 1))
+        self.peer.drop()
+        self.assertEqual(second.take_all(), contents(data))
+
+    def test_does_not_wait(self) -> None:
+        """The answer does not wait for the disk, and the next one does not give it again."""
+        self.peer.send(one(CREATE, 1) + single(1, b"x"))
+        self.rig.held = True
+        self.assertEqual(self.peer.ask(one(TAKE, 1)), contents(b"x"))
+        self.assertEqual(self.peer.ask(one(TAKE, 1)), contents(b""))
+        self.rig.release()
+        self.assertEqual(self.peek(1), b"")

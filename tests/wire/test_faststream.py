@@ -1,0 +1,187 @@
+"""The codec of FastStreamDB: every packet, cut anywhere, and what breaks it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from struct import pack
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from streamd.wire import WireError
+from streamd.wire.faststream import (
+    PONG,
+    Check,
+    Contents,
+    Create,
+    Delete,
+    Enqueue,
+    EnqueueMany,
+    FastStreamCodec,
+    Ping,
+    contents_header,
+    state,
+)
+
+LIMIT = 1 << 20
+
+
+def single(stream: int, data: bytes) -> bytes:
+    return pack("<III", 3, stream, len(data)) + data
+
+
+def multiple(data: bytes, *streams: int, packet: int = 4) -> bytes:
+    return pack("<II", packet, len(data)) + data + pack(f"<I{len(streams)}I", len(streams), *streams)
+
+
+def to_all(data: bytes) -> bytes:
+    return pack("<II", 5, len(data)) + data
+
+
+def all_except(data: bytes, *streams: int) -> bytes:
+    return multiple(data, *streams, packet=6)
+
+
+def one(packet: int, stream: int) -> bytes:
+    return pack("<II", packet, stream)
+
+
+PING = pack("<I", 0)
+
+WHOLE = b"".join(
+    [
+        PING,
+        one(1, 7),
+        one(2, 8),
+        single(7, b"one") + single(7, b"") + single(9, b"three"),
+        single(7, b"same") * 6,
+        multiple(b"many", 1, 2, 2),
+        multiple(b"nobody"),
+        to_all(b"all"),
+        all_except(b"", 4),
+        one(7, 7),
+        one(8, 7),
+        one(9, 2**32 - 1),
+    ]
+)
+EXPECTED: list[object] = [
+    Ping(),
+    Create(7),
+    Delete(8),
+    (7, b"one"),
+    (7, b""),
+    (9, b"three"),
+    *[(7, b"same")] * 6,
+    EnqueueMany((1, 2, 2), False, b"many"),
+    EnqueueMany((), False, b"nobody"),
+    EnqueueMany((), True, b"all"),
+    EnqueueMany((4,), True, b""),
+    Contents(7, True),
+    Contents(7, False),
+    Check(2**32 - 1),
+]
+
+
+def plain(requests: object) -> list[object]:
+    """Requests with enqueues taken apart: however they were cut or joined, this is the same."""
+    found: list[object] = []
+    for request in requests:  # type: ignore[attr-defined]
+        if isinstance(request, Enqueue):
+            found += [(request.stream, bytes(record)) for record in request.batch.records()]
+        else:
+            found.append(request)
+    return found
+
+
+def received(*pieces: bytes) -> list[object]:
+    codec = FastStreamCodec(LIMIT)
+    found: list[object] = []
+    for piece in pieces:
+        found += plain(codec.receive(piece))
+    if codec.error is not None:
+        raise codec.error
+    return found
+
+
+class CutTests(SynchronousTestCase):
+    def test_at_once(self) -> None:
+        """All in one read."""
+        self.assertEqual(received(WHOLE), EXPECTED)
+
+    def test_cut_anywhere(self) -> None:
+        """A packet is the same packet wherever TCP cuts it."""
+        for cut in range(len(WHOLE)):
+            self.assertEqual(received(WHOLE[:cut], WHOLE[cut:]), EXPECTED, cut)
+
+    def test_byte_by_byte(self) -> None:
+        """And if it comes byte by byte; nothing is left over."""
+        codec = FastStreamCodec(LIMIT)
+        found: list[object] = []
+        for at in range(len(WHOLE)):
+            found += plain(codec.receive(WHOLE[at : at + 1]))
+        self.assertEqual((found, codec.buffered), (EXPECTED, 0))
+
+    def test_runs(self) -> None:
+        """Enqueues to one stream in a row are one request, alike or not; to another one they are another."""
+        for data in (single(1, b"abc") * 50, b"".join(single(1, bytes(size)) for size in range(50))):
+            (request,) = FastStreamCodec(LIMIT).receive(data)
+            assert isinstance(request, Enqueue)
+            self.assertEqual(request.batch.count, 50)
+        requests = list(FastStreamCodec(LIMIT).receive(single(1, b"a") + single(2, b"b") + single(1, b"c")))
+        self.assertEqual([each.stream for each in requests if isinstance(each, Enqueue)], [1, 2, 1])
+
+    @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=6)), max_size=40), st.lists(st.integers(0, 600)))
+    @settings(deadline=None, max_examples=150, derandomize=True)
+    def test_identity(self, enqueues: list[tuple[int, bytes]], cuts: list[int]) -> None:
+        """What goes in comes out, in order, whatever it is and wherever it is cut."""
+        data = b"".join(single(stream, record) for stream, record in enqueues)
+        places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+        pieces = [data[a:b] for a, b in pairwise(places)]
+        self.assertEqual(received(*pieces), list(enqueues))
+
+
+class BrokenTests(SynchronousTestCase):
+    def test_each(self) -> None:
+        """A server's packet, an unknown one, a size over the limit: refused before anything more is awaited."""
+        for data in (
+            pack("<I", 10),
+            pack("<I", 11),
+            pack("<I", 12),
+            pack("<I", 13),
+            pack("<I", 2**32 - 1),
+            pack("<III", 3, 1, LIMIT + 1),
+            pack("<III", 3, 1, 2**32 - 1),
+            pack("<II", 4, LIMIT + 1),
+            pack("<II", 5, 2**32 - 1),
+            pack("<II", 4, 1) + b"x" + pack("<I", 2**32 - 1),
+            pack("<II", 6, 0) + pack("<I", LIMIT // 4 + 1),
+        ):
+            codec = FastStreamCodec(LIMIT)
+            self.assertEqual(len(list(codec.receive(PING + data))), 1)
+            self.assertIsInstance(codec.error, WireError)
+            self.assertRaises(WireError, codec.receive, b"")
+            self.assertEqual(codec.buffered, 0)
+
+    @given(st.binary(max_size=120), st.integers(0, 120))
+    @settings(deadline=None, max_examples=300, derandomize=True)
+    def test_anything(self, data: bytes, cut: int) -> None:
+        """Whatever comes, nothing but a WireError, and the same wherever it is cut."""
+        outcomes = []
+        for pieces in ([data], [data[:cut], data[cut:]]):
+            codec = FastStreamCodec(LIMIT)
+            found: list[object] = []
+            for piece in pieces:
+                if codec.error is None:
+                    found += plain(codec.receive(piece))
+            outcomes.append((found, str(codec.error)))
+        self.assertEqual(outcomes[0], outcomes[1])
+
+
+class ReplyTests(SynchronousTestCase):
+    def test_bytes(self) -> None:
+        """The three packets of a server, to the byte."""
+        self.assertEqual(PONG, b"\x0a\0\0\0")
+        self.assertEqual(contents_header(258), b"\x0b\0\0\0\x02\x01\0\0")
+        self.assertEqual(state(7, True), b"\x0c\0\0\0\x07\0\0\0\x01\0\0\0")
+        self.assertEqual(state(2**32 - 1, False), b"\x0c\0\0\0\xff\xff\xff\xff\0\0\0\0")

@@ -1,0 +1,282 @@
+"""The codec of Pravega's append blocks: blocks in all three forms, partial messages, and what breaks them."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from streamd.wire import WireError
+from streamd.wire.pravega import (
+    BLOCK_BYTES_MAX,
+    HEADER,
+    MESSAGE_BYTES_MAX,
+    AppendBlock,
+    CreateSegment,
+    KeepAlive,
+    Name,
+    PravegaCodec,
+    ReadSegment,
+    SetupAppend,
+    Type,
+    event_bytes,
+    message,
+)
+
+WRITER = bytes(range(16))
+OTHER = b"w" * 16
+EVENT_BYTES_MAX = 1 << 20
+
+
+def text(name: str) -> bytes:
+    """A name as it stands in a message."""
+    raw = name.encode()
+    return len(raw).to_bytes(2, "big") + raw
+
+
+def event(data: bytes) -> bytes:
+    return message(Type.EVENT, data)
+
+
+def begin(offset: int, length: int, writer: bytes = WRITER) -> bytes:
+    return message(Type.BEGIN_BLOCK, writer + offset.to_bytes(8, "big", signed=True) + length.to_bytes(4, "big"))
+
+
+def end(offset: int, length: int, writer: bytes = WRITER) -> bytes:
+    return message(Type.END_BLOCK, writer + offset.to_bytes(8, "big", signed=True) + length.to_bytes(4, "big"))
+
+
+def block(offset: int, data: bytes, promised: int | None = None, writer: bytes = WRITER) -> bytes:
+    """A block: exact, padded (more was promised), or split (less was)."""
+    promised = len(data) if promised is None else promised
+    shown = data[:promised] + bytes(max(0, promised - len(data)))
+    return begin(offset, promised, writer) + shown + end(offset + len(data), len(data), writer) + data[promised:]
+
+
+def setup(name: str, writer: bytes = WRITER) -> bytes:
+    return message(Type.SETUP_APPEND, writer + text(name))
+
+
+def read(name: str, offset: int, length: int) -> bytes:
+    place = offset.to_bytes(8, "big", signed=True) + length.to_bytes(4, "big", signed=True)
+    return message(Type.READ_SEGMENT, text(name) + place)
+
+
+def partial(part: int, data: bytes) -> bytes:
+    return message(Type.PARTIAL, bytes((part,)) + data)
+
+
+def plain(requests: object) -> list[object]:
+    """Requests with appends taken apart into events: however they were cut or joined, this is the same."""
+    found: list[object] = []
+    for request in requests:  # type: ignore[attr-defined]
+        if isinstance(request, AppendBlock):
+            at = request.offset
+            for record in request.batch.records():
+                found.append((request.writer, at, bytes(record)))
+                at += HEADER.size + len(record)
+        else:
+            found.append(request)
+    return found
+
+
+def received(*pieces: bytes) -> list[object]:
+    codec = PravegaCodec(EVENT_BYTES_MAX)
+    found: list[object] = []
+    for piece in pieces:
+        found += plain(codec.receive(piece))
+    if codec.error is not None:
+        raise codec.error
+    return found
+
+
+INNER = message(Type.KEEP_ALIVE, b"in pieces")
+WHOLE = b"".join(
+    [
+        message(Type.CREATE_SEGMENT, text("scope/stream")),
+        setup("scope/stream"),
+        block(0, event(b"exact") + event(b"")),
+        block(21, event(b"padded"), promised=40),
+        block(35, event(b"first") + event(b"goes on behind the end"), promised=20),
+        block(78, b""),
+        message(Type.KEEP_ALIVE, b""),
+        block(0, event(b"of another writer"), writer=OTHER),
+        read("scope/stream", 7, 1 << 20),
+        partial(0, INNER[:3]),
+        partial(1, INNER[3:10]),
+        partial(2, INNER[10:]),
+    ]
+)
+NAME = Name("scope/stream", b"scope/stream")
+EXPECTED = [
+    CreateSegment(NAME),
+    SetupAppend(WRITER, NAME),
+    (WRITER, 0, b"exact"),
+    (WRITER, 13, b""),
+    (WRITER, 21, b"padded"),
+    (WRITER, 35, b"first"),
+    (WRITER, 48, b"goes on behind the end"),
+    KeepAlive(b""),
+    (OTHER, 0, b"of another writer"),
+    ReadSegment(NAME, 7, 1 << 20),
+    KeepAlive(b"in pieces"),
+]
+
+
+class CutTests(SynchronousTestCase):
+    def test_at_once(self) -> None:
+        """All in one read."""
+        self.assertEqual(received(WHOLE), EXPECTED)
+
+    def test_cut_anywhere(self) -> None:
+        """A message is the same message wherever TCP cuts it."""
+        for cut in range(len(WHOLE)):
+            self.assertEqual(received(WHOLE[:cut], WHOLE[cut:]), EXPECTED, cut)
+
+    def test_byte_by_byte(self) -> None:
+        """And if it comes byte by byte; nothing is left over."""
+        codec = PravegaCodec(EVENT_BYTES_MAX)
+        found: list[object] = []
+        for at in range(len(WHOLE)):
+            found += plain(codec.receive(WHOLE[at : at + 1]))
+        self.assertEqual(found, EXPECTED)
+        self.assertEqual(codec.buffered, 0)
+
+    def test_blocks_become_one_append(self) -> None:
+        """Blocks of one writer that follow on each other are one append; others are not."""
+        codec = PravegaCodec(EVENT_BYTES_MAX)
+        first, second = event(b"a"), event(b"bc")
+        requests = list(
+            codec.receive(block(5, first) + block(14, second) + block(99, first) + block(0, first, writer=OTHER))
+        )
+        self.assertEqual(
+            [(each.writer, each.offset, each.end) for each in requests if isinstance(each, AppendBlock)],
+            [
+                (WRITER, 5, 24),
+                (WRITER, 99, 108),
+                (OTHER, 0, 9),
+            ],
+        )
+
+    def test_large_block_in_pieces(self) -> None:
+        """A block of many megabytes in small reads is looked at when it can be whole, not at each of them."""
+        data = event(bytes(100)) * 60_000
+        whole = block(0, data)
+        codec = PravegaCodec(EVENT_BYTES_MAX)
+        found: list[object] = []
+        for at in range(0, len(whole), 1000):
+            found += list(codec.receive(whole[at : at + 1000]))
+        self.assertEqual(len(found), 1)
+        self.assertIsInstance(found[0], AppendBlock)
+
+
+class EventTests(SynchronousTestCase):
+    @given(st.lists(st.binary(max_size=40), max_size=30), st.integers(0, 60))
+    @settings(deadline=None, max_examples=150, derandomize=True)
+    def test_identity(self, records: list[bytes], promised: int) -> None:
+        """What goes in as events comes out as the same records, whatever the form of the block, alike or not."""
+        data = b"".join(map(event, records))
+        codec = PravegaCodec(EVENT_BYTES_MAX)
+        requests = list(codec.receive(block(3, data, promised)))
+        self.assertIsNone(codec.error)
+        (request,) = requests
+        assert isinstance(request, AppendBlock)
+        self.assertEqual([bytes(each) for each in request.batch.records()], records)
+        self.assertEqual(request.end, 3 + len(data))
+        self.assertEqual(event_bytes(request.batch.lengths, request.batch.records()), data)
+
+    def test_above(self) -> None:
+        """The part of a block above a level is what begins there; between two beginnings there is none."""
+        codec = PravegaCodec(EVENT_BYTES_MAX)
+        (request,) = codec.receive(block(10, event(b"ab") + event(b"c") + event(b"")))
+        assert isinstance(request, AppendBlock)
+        rests = {level: request.above(level) for level in range(8, 40)}
+        found = {level: [bytes(each) for each in rest.batch.records()] for level, rest in rests.items() if rest}
+        self.assertEqual(found, {10: [b"ab", b"c", b""], 20: [b"c", b""], 29: [b""], 37: []})
+
+
+class NameTests(SynchronousTestCase):
+    def test_beyond_the_basic_plane(self) -> None:
+        """UTF-8 and Java's own are both taken, and what came is kept to be answered with."""
+        plain_name = "a🙂b".encode()
+        java = b"a\xed\xa0\xbd\xed\xb9\x82b"
+        for raw in (plain_name, java):
+            (request,) = received(message(Type.CREATE_SEGMENT, len(raw).to_bytes(2, "big") + raw))
+            self.assertEqual(request, CreateSegment(Name("a🙂b", raw)))
+
+
+class BrokenTests(SynchronousTestCase):
+    def broken(self, data: bytes, before: int = 0) -> WireError:
+        """What is wrong, after so many good requests; nothing more is parsed, and nothing is kept."""
+        codec = PravegaCodec(EVENT_BYTES_MAX)
+        self.assertEqual(len(list(codec.receive(data))), before)
+        self.assertIsNotNone(codec.error)
+        assert codec.error is not None
+        self.assertRaises(WireError, codec.receive, b"")
+        self.assertEqual(codec.buffered, 0)
+        return codec.error
+
+    def test_each(self) -> None:
+        """Everything that the document forbids closes the connection."""
+        good = event(b"x")
+        for data in (
+            event(b"outside of a block"),
+            message(Type.APPEND_SETUP, b""),
+            HEADER.pack(77, 0),
+            HEADER.pack(Type.KEEP_ALIVE, MESSAGE_BYTES_MAX + 1),
+            HEADER.pack(Type.KEEP_ALIVE, -1),
+            HEADER.pack(Type.KEEP_ALIVE, 2**31 - 1),
+            message(Type.SETUP_APPEND, b"short"),
+            message(Type.SETUP_APPEND, WRITER + b"\0\5abc"),
+            message(Type.CREATE_SEGMENT, b"\0\1abc"),
+            message(Type.CREATE_SEGMENT, b"\0\1\xff"),
+            message(Type.READ_SEGMENT, text("a")),
+            read("a", -1, 5),
+            read("a", 5, -1),
+            message(Type.BEGIN_BLOCK, b"x"),
+            begin(0, BLOCK_BYTES_MAX + 1),
+            begin(-1, 9) + good + end(8, 9),
+            begin(0, 9) + good + end(9, 9, OTHER),
+            begin(0, 9) + good + end(10, 9),
+            begin(0, 9) + good + end(9, 8),
+            begin(0, 9) + good + message(Type.KEEP_ALIVE, bytes(28)),
+            begin(0, 9) + good + end(BLOCK_BYTES_MAX + 1, BLOCK_BYTES_MAX + 1),
+            block(0, b"no event"),
+            block(0, good[:-1]),
+            block(0, good + b"\0\0"),
+            block(0, event(b"") + HEADER.pack(0, -1)),
+            block(0, event(bytes(EVENT_BYTES_MAX + 1)) + good),
+            block(0, event(bytes(EVENT_BYTES_MAX + 1)) * 2),
+            partial(1, b"x"),
+            partial(2, b"x"),
+            partial(3, b"x"),
+            message(Type.PARTIAL, b""),
+            partial(0, b"x") + partial(0, b"x"),
+            partial(0, b"x") + message(Type.KEEP_ALIVE, b""),
+            partial(0, INNER) + partial(2, b"more"),
+            partial(0, INNER[:4]) + partial(2, b""),
+            partial(0, partial(0, b"")) + partial(2, b""),
+            partial(0, bytes(MESSAGE_BYTES_MAX - 1)) + partial(1, b"xx"),
+        ):
+            self.broken(data)
+
+    def test_before(self) -> None:
+        """What came before it is carried out."""
+        self.broken(setup("a") + message(Type.KEEP_ALIVE, b"") + event(b""), before=2)
+
+    @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=3))
+    @settings(deadline=None, max_examples=300, derandomize=True)
+    def test_anything(self, data: bytes, cuts: list[int]) -> None:
+        """Whatever comes, nothing but a WireError, and the same wherever it is cut."""
+        outcomes = []
+        for pieces in (
+            [data],
+            [data[a:b] for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), len(data)], strict=True)],
+        ):
+            codec = PravegaCodec(EVENT_BYTES_MAX)
+            found: list[object] = []
+            for piece in pieces:
+                if codec.error is None:
+                    found += plain(codec.receive(piece))
+            outcomes.append((found, str(codec.error)))
+        self.assertEqual(outcomes[0], outcomes[1])
