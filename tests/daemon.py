@@ -30,6 +30,16 @@ class DaemonFailed(AssertionError):
     """The daemon did not do what was waited for. The text has all it said."""
 
 
+def _config(directory: Path, options: Sequence[str]) -> str:
+    """The text of the configuration file that is given, if there is one."""
+    if "--config" not in options:
+        return ""
+    try:
+        return (directory / options[options.index("--config") + 1]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 class Daemon:
     """One daemon after the other on the same directory: start it, stop or kill it, start it again.
 
@@ -48,12 +58,12 @@ class Daemon:
         self.directory = Path(directory).resolve()
         self.data_dir = self.directory / "data"
         self.options = list(options)
-        if "--config" not in options:
-            for protocol in found_protocols():
-                if f"--{protocol.name}" not in options:
-                    self.options += [f"--{protocol.name}", "tcp:0:interface=127.0.0.1"]
-            if "--data-dir" not in options:
-                self.options += ["--data-dir", str(self.data_dir)]
+        stated = _config(self.directory, options)
+        for protocol in found_protocols():
+            if f"--{protocol.name}" not in options and f"[{protocol.name}]" not in stated:
+                self.options += [f"--{protocol.name}", "tcp:0:interface=127.0.0.1"]
+        if "--config" not in options and "--data-dir" not in options:
+            self.options += ["--data-dir", str(self.data_dir)]
         self.twistd = list(twistd)
         self.environment = dict(environment or {})
         self.errors_in_log = errors_in_log

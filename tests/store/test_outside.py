@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from crc32c import crc32c
-from twisted.trial.unittest import SkipTest, SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import NoSuchSegment, NotAStore, ReadFailed, RecordsTruncated, StoreCorrupt
@@ -347,17 +347,19 @@ class DaemonTests(SynchronousTestCase):
             self.assertEqual(fresh.segment(name).number, number or fresh.segment(name).number)
 
     def as_nobody(self, work: Callable[[], object]) -> Any:
-        """What this gives for a user who may only read, in a process of that user."""
-        if os.getuid():
-            raise SkipTest("only root can become somebody else")
+        """What this gives for a user who may only read, in a process of that user.
+
+        Where we are not root and can't become one, in a process of our own.
+        """
         receive, send = os.pipe()
         child = os.fork()
         if not child:
             status = 1
             try:
-                os.setgroups([])
-                os.setgid(NOBODY)
-                os.setuid(NOBODY)
+                if not os.getuid():
+                    os.setgroups([])
+                    os.setgid(NOBODY)
+                    os.setuid(NOBODY)
                 try:
                     answer = work()
                 except Exception as error:
@@ -416,7 +418,8 @@ class DaemonTests(SynchronousTestCase):
         self.assertFalse(os.path.exists(os.path.join(self.data, "catalog.sqlite-wal")))
         self.check_sums(self.as_nobody(self.sums))
         self.assertFalse(os.path.exists(os.path.join(self.data, "catalog.sqlite-wal")))
-        self.assertIn("Permission", self.as_nobody(lambda: Disk().create(os.path.join(self.data, "x")).size()))
+        if not os.getuid():
+            self.assertIn("Permission", self.as_nobody(lambda: Disk().create(os.path.join(self.data, "x")).size()))
 
     def test_deleted(self) -> None:
         """A topic that is deleted and made again under the same name is another one: a read by id is refused."""
