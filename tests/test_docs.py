@@ -32,7 +32,7 @@ SECTIONS: dict[str, Any] = {"log": LogSettings(), "store": StoreSettings(), "lim
 MACROS = frozenset(
     re.findall(
         r"\w+",
-        "Ar Bd Bl Cm Dd Dl Dq Dt Dv Ed El Em Er Ev Ex Fl Ic It Li Nd Nm No Ns Op Os Pa Pp Pq Ql Qq Sh Sq Ss Sx Sy Va Xr",
+        "Ar Bd Bl Cm Dd Dl Dq Dt Dv Ed El Em Er Ev Ex Fl Ic It Li Nd Nm No Ns Op Os Pa Pp Pq Ql Qq Sh Sq Ss Sx Sy Xr",
     )
 )
 
