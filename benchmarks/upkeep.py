@@ -347,14 +347,14 @@ UPKEEP: tuple[Case, ...] = (
     ),
     Case(
         "restart",
-        "ready after kill -9, 10 GB stored, 300,000 one-record commits",
+        "ready after kill -9, 10 GB stored, 190,000 one-record commits",
         (
             Figure("idle", "with all folded", "s", 2),
             Figure("seconds", "with the full journal", "s", 2),
             Figure("files", "journal files", ""),
             Figure("memory_mb", "memory after it", "MB"),
         ),
-        partial(restart, total_bytes=10 * _GB, commits=300_000),
+        partial(restart, total_bytes=10 * _GB, commits=190_000),
         servers=_ONLY,
         goals=(Goal("seconds", 3.0, at_least=False),),
         # A sync for each commit would take minutes. What recovery finds is the same, but for the last 100 ms.

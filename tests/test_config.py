@@ -35,7 +35,7 @@ class Queue:
         return fill(QueueSettings, table)
 
     def factory(self, core: Core, settings: object) -> IProtocolFactory:
-        raise NotImplementedError
+        raise AssertionError("nobody serves it here")
 
 
 @implementer(IStreamProtocol)

@@ -12,6 +12,7 @@ told. The base keeps these promises for it:
 
 from __future__ import annotations
 
+from abc import ABCMeta, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
@@ -109,7 +110,7 @@ class Broken:
 
 
 @implementer(IHalfCloseableProtocol, IPushProducer)
-class StreamProtocol(Protocol):
+class StreamProtocol(Protocol, metaclass=ABCMeta):
     """One connection of a stream protocol."""
 
     log: ClassVar[Logger] = Logger()
@@ -146,13 +147,13 @@ class StreamProtocol(Protocol):
 
     # -- for the protocols ---------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def perform(self, request: Any) -> Reply:
         """Do what is asked. A StoreError, raised here or by the Deferred, goes to `refused`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refused(self, request: Any, error: StoreError) -> bytes | None:
         """The reply to a request that the store refuses."""
-        raise NotImplementedError
 
     def broken(self, error: WireError) -> bytes | None:
         """The last words to a peer that broke the protocol."""
@@ -599,7 +600,7 @@ class StreamProtocol(Protocol):
         return str(self.transport.getPeer())
 
 
-class StreamFactory(Factory):
+class StreamFactory(Factory, metaclass=ABCMeta):
     """Makes the connections of one endpoint, and ends them together."""
 
     noisy = False
@@ -609,9 +610,9 @@ class StreamFactory(Factory):
         self.connections: set[StreamProtocol] = set()
         self._drained: list[Deferred[None]] = []
 
+    @abstractmethod
     def build(self) -> StreamProtocol:
         """A new connection."""
-        raise NotImplementedError
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         if not self.core.load.admit():
