@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch
 from streamd.wire import WireError
+from streamd.wire.frames import FrameCodec, alike
 
 _U32: Final = Struct("<I")
 _ONE: Final = Struct("<II")
@@ -117,38 +118,12 @@ class Check(NamedTuple):
 Request = Ping | Create | Delete | Enqueue | EnqueueMany | Contents | Check
 
 
-class FastStreamCodec:
+class FastStreamCodec(FrameCodec[Request]):
     """One connection's input."""
 
     def __init__(self, message_bytes_max: int) -> None:
+        super().__init__(_U32.size)
         self._message_bytes_max = message_bytes_max
-        self._rest = bytearray()
-        self._wanted = _U32.size
-        self.error: WireError | None = None
-
-    @property
-    def buffered(self) -> int:
-        """Bytes of a packet that has begun and not ended."""
-        return len(self._rest)
-
-    def receive(self, data: bytes) -> list[Request]:
-        """The requests that `data` completes."""
-        if self.error is not None:
-            raise self.error
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._wanted:
-                return []
-            data = bytes(self._rest)
-            self._rest = bytearray()
-        found: list[Request] = []
-        try:
-            at = self._parse(data, found)
-        except WireError as error:
-            self.error = error
-        else:
-            self._rest += data[at:]
-        return _merged(found)
 
     def _parse(self, data: bytes, found: list[Request]) -> int:
         at, end = 0, len(data)
@@ -192,12 +167,12 @@ class FastStreamCodec:
         if at + frame > end:
             self._wanted = frame
             return end + 1
-        alike = _alike(data, at, frame)
-        if alike > 1:
-            frames = memoryview(data)[at : at + frame * alike]
+        same = alike(data, at, frame, _SINGLE.size)
+        if same > 1:
+            frames = memoryview(data)[at : at + frame * same]
             records = [record for (record,) in Struct(f"{_SINGLE.size}x{size}s").iter_unpack(frames)]
-            found.append(Enqueue(stream, Batch(array(LENGTH_TYPE, (size,)) * alike, b"".join(records))))
-            return at + frame * alike
+            found.append(Enqueue(stream, Batch(array(LENGTH_TYPE, (size,)) * same, b"".join(records))))
+            return at + frame * same
         records = []
         unpack, limit = _SINGLE.unpack_from, end - _SINGLE.size
         while at <= limit:
@@ -237,6 +212,18 @@ class FastStreamCodec:
         found.append(EnqueueMany(streams, packet != Packet.ENQUEUE_MULTIPLE, data[begin : begin + size]))
         return stop
 
+    def _merged(self, requests: list[Request]) -> list[Request]:
+        """Neighbouring enqueues to the same stream are one."""
+        if len(requests) < 2:
+            return requests
+        merged: list[Request] = []
+        for stream, run in _runs(requests):
+            if stream is None or len(run) == 1:
+                merged += run
+            else:
+                merged.append(Enqueue(stream, Batch.joined([each.batch for each in run if isinstance(each, Enqueue)])))
+        return merged
+
 
 _WITH_STREAM: Final = frozenset({Packet.CREATE, Packet.DELETE, Packet.TAKE, Packet.PEEK, Packet.CHECK})
 
@@ -249,31 +236,6 @@ def _with_stream(packet: int, stream: int) -> Request:
     if packet == Packet.CHECK:
         return Check(stream)
     return Contents(stream, packet == Packet.TAKE)
-
-
-def _alike(data: bytes, at: int, frame: int) -> int:
-    """How many packets from here on have the same header as the first: the same stream and size."""
-    count = (len(data) - at) // frame
-    head = data[at : at + _SINGLE.size]
-    if count < 4 or data[at + frame : at + frame + _SINGLE.size] != head:
-        return 1
-    for column, value in enumerate(head):
-        values = data[at + column : at + frame * count : frame]
-        count = len(values) - len(values.lstrip(bytes((value,))))
-    return count
-
-
-def _merged(requests: list[Request]) -> list[Request]:
-    """Neighbouring enqueues to the same stream are one."""
-    if len(requests) < 2:
-        return requests
-    merged: list[Request] = []
-    for stream, run in _runs(requests):
-        if stream is None or len(run) == 1:
-            merged += run
-        else:
-            merged.append(Enqueue(stream, Batch.joined([each.batch for each in run if isinstance(each, Enqueue)])))
-    return merged
 
 
 def _runs(requests: list[Request]) -> Iterator[tuple[int | None, list[Request]]]:

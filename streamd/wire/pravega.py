@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch, Buffer
 from streamd.wire import WireError
+from streamd.wire.frames import FrameCodec
 
 HEADER: Final = Struct(">ii")
 assert HEADER.size == 8
@@ -145,18 +146,16 @@ class _Expecting(Enum):
     REST = auto()  # what goes on behind the end
 
 
-class PravegaCodec:
+class PravegaCodec(FrameCodec[Request]):
     """One connection's input."""
 
     def __init__(self, message_bytes_max: int) -> None:
+        super().__init__(HEADER.size)
         self._event_bytes_max = message_bytes_max
-        self._rest = bytearray()
-        self._wanted = HEADER.size
         self._expecting = _Expecting.MESSAGE
         self._begin: tuple[bytes, int, int] = (b"", 0, 0)
         self._block = b""
         self._parts: bytearray | None = None
-        self.error: WireError | None = None
 
     @property
     def buffered(self) -> int:
@@ -164,27 +163,13 @@ class PravegaCodec:
         held = len(self._rest) + len(self._block) + (0 if self._parts is None else 1 + len(self._parts))
         return held or int(self._expecting is not _Expecting.MESSAGE)
 
-    def receive(self, data: bytes) -> list[Request]:
-        """The requests that `data` completes."""
-        if self.error is not None:
-            raise self.error
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._wanted:
-                return []
-            data = bytes(self._rest)
-            self._rest = bytearray()
-        found: list[Request] = []
-        try:
-            at = self._parse(data, found)
-        except WireError as error:
-            self.error = error
-            self._expecting = _Expecting.MESSAGE
-            self._block = b""
-            self._parts = None
-        else:
-            self._rest += data[at:]
-        return _merged(found)
+    def _break(self) -> None:
+        self._expecting = _Expecting.MESSAGE
+        self._block = b""
+        self._parts = None
+
+    def _merged(self, requests: list[Request]) -> list[Request]:
+        return _merged(requests)
 
     def _parse(self, data: bytes, found: list[Request]) -> int:
         """Parse all that is whole; returns where it ends."""

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from streamd.batch import Batch, Buffer
 from streamd.wire import WireError
+from streamd.wire.frames import alike
 
 HEADER: Final = Struct(">BQ")
 assert HEADER.size == 9
@@ -147,10 +148,10 @@ class SmqCodec:
             if at + frame > end:
                 self._wanted = frame
                 break
-            alike = _alike(data, at, frame)
-            if alike > 1 or size < MESSAGE.size:
-                yield from _same_pushes(data, at, size, alike)
-                at += frame * alike
+            same = alike(data, at, frame, _PUSH_HEADER.size)
+            if same > 1 or size < MESSAGE.size:
+                yield from _same_pushes(data, at, size, same)
+                at += frame * same
             else:
                 request, at = self._pushes(data, at)
                 yield request
@@ -234,36 +235,20 @@ def _unknown(action: int) -> WireError:
     return WireError(f"action {action} is neither push nor pull")
 
 
-def _alike(data: bytes, at: int, frame: int) -> int:
-    """How many frames from here on have the same header as the first: the same size, type and count."""
-    whole = (len(data) - at) // frame
-    head = data[at : at + _PUSH_HEADER.size]
-    if whole < 4 or frame < _PUSH_HEADER.size or data[at + frame : at + frame + _PUSH_HEADER.size] != head:
-        return 1
-    count = tried = 2
-    # Only a few more than are alike are looked at, or small runs in a large read would cost its square.
-    while count == tried < whole:
-        count = tried = min(tried * 32, whole)
-        for column, value in enumerate(head):
-            values = data[at + column : at + frame * count : frame]
-            count = len(values) - len(values.lstrip(bytes((value,))))
-    return count
-
-
-def _same_pushes(data: bytes, at: int, size: int, alike: int) -> Iterator[Request]:
+def _same_pushes(data: bytes, at: int, size: int, frames: int) -> Iterator[Request]:
     """The messages of frames with the same header."""
     length = size - MESSAGE.size
     if length < 0:
-        yield BadPush(alike)
+        yield BadPush(frames)
         return
     kind, count = MESSAGE.unpack_from(data, at + HEADER.size)
     kind &= _NOT_EMPTY_QUEUE
-    frames = memoryview(data)[at : at + (HEADER.size + size) * alike]
-    messages = [message for (message,) in Struct(f"{_PUSH_HEADER.size}x{length}s").iter_unpack(frames)]
+    view = memoryview(data)[at : at + (HEADER.size + size) * frames]
+    messages = [message for (message,) in Struct(f"{_PUSH_HEADER.size}x{length}s").iter_unpack(view)]
     if kind < STR:
-        yield _pushed(kind, messages) if count * _SIZES[kind] == length else BadPush(alike)
+        yield _pushed(kind, messages) if count * _SIZES[kind] == length else BadPush(frames)
     elif kind != STR:
-        yield BadPush(alike)
+        yield BadPush(frames)
     else:
         for good, run in groupby(messages, key=lambda message: _is_strings(message, count)):
             several = list(run)
