@@ -17,17 +17,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from itertools import chain
-from typing import Any, ClassVar, Final, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Union
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
-    IAddress,
     IDelayedCall,
     IHalfCloseableProtocol,
     IPushProducer,
     ITCPTransport,
 )
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -36,6 +35,9 @@ from zope.interface import implementer
 from streamd.interfaces import Core
 from streamd.store import StoreError
 from streamd.wire import Codec, Request, WireError
+
+if TYPE_CHECKING:
+    from streamd.protocols.factory import StreamFactory
 
 # A web page can make a browser on this machine send these to any port; none of our protocols begins so.
 _HTTP_METHODS: Final = tuple(
@@ -188,7 +190,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
     def give_up(self, reason: str) -> None:
         """Close at once: the peer asked for what this protocol has no answer to."""
         self.log.warn("{peer} is cut off by {wire}: {reason}", peer=self._peer(), wire=self.name, reason=reason)
-        self._abort()
+        self.abort()
 
     def when_sent(self, tell: Callable[[int], None]) -> None:
         """Call this when the reply to what is being performed was handed to the operating system, with its size.
@@ -243,7 +245,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         head = self._greeting = self._greeting + data
         if head.startswith(_HTTP_METHODS):
             self.log.warn("{peer} speaks HTTP to {wire}", peer=self._peer(), wire=self.name)
-            self._abort()
+            self.abort()
             return b""
         if len(head) < _HTTP_METHOD_MAX and any(method.startswith(head) for method in _HTTP_METHODS):
             self._watch_frame(False)
@@ -258,7 +260,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
 
     def writeConnectionLost(self) -> None:
         """The peer takes no more answers."""
-        self._abort()
+        self.abort()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._phase = Phase.CLOSED
@@ -410,7 +412,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
     def _crash(self, failure: Failure) -> None:
         """A bug: it costs this connection, and nobody else anything."""
         self.log.failure("a connection of {wire} failed", failure=failure, wire=self.name)
-        self._abort()
+        self.abort()
 
     # -- what goes out -------------------------------------------------------------------------------------------------
 
@@ -567,7 +569,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
             self._deadline = self.core.clock.callLater(left, self._overdue)
         else:
             self.log.warn("{peer} did not end what it began to send to {wire}", peer=self._peer(), wire=self.name)
-            self._abort()
+            self.abort()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -586,67 +588,12 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self.transport.unregisterProducer()
         self.transport.loseConnection()
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Close at once."""
         if self._phase is not Phase.CLOSED and self.transport is not None:
             self._phase = Phase.ENDING
             self._forget()
             self.transport.abortConnection()
 
-    def abort(self) -> None:
-        """Close at once."""
-        self._abort()
-
     def _peer(self) -> str:
         return str(self.transport.getPeer())
-
-
-class StreamFactory(Factory, metaclass=ABCMeta):
-    """Makes the connections of one endpoint, and ends them together."""
-
-    noisy = False
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self.connections: set[StreamProtocol] = set()
-        self._drained: list[Deferred[None]] = []
-
-    @abstractmethod
-    def build(self) -> StreamProtocol:
-        """A new connection."""
-
-    def buildProtocol(self, addr: IAddress | None) -> Any:
-        if not self.core.load.admit():
-            StreamProtocol.log.warn("{peer} refused: there are too many connections", peer=str(addr))
-            return None
-        protocol = self.build()
-        protocol.factory = self
-        return protocol
-
-    def joined(self, protocol: StreamProtocol) -> None:
-        """A connection is up."""
-        self.connections.add(protocol)
-
-    def left(self, protocol: StreamProtocol) -> None:
-        """A connection is gone."""
-        self.connections.discard(protocol)
-        self.core.load.leave()
-        if not self.connections:
-            drained, self._drained = self._drained, []
-            for deferred in drained:
-                deferred.callback(None)
-
-    def drain(self) -> Deferred[Any]:
-        """End all connections in order, within the limit; fires when they are gone."""
-        if not self.connections:
-            return DeferredList([])
-        drained: Deferred[None] = Deferred()
-        self._drained.append(drained)
-        late = self.core.clock.callLater(self.core.limits.drain_seconds_max, self._abort_all)
-        drained.addCallback(lambda _: late.cancel() if late.active() else None)
-        for protocol in list(self.connections):
-            protocol.drain()
-        return drained
-
-    def _abort_all(self) -> None:
-        for protocol in list(self.connections):
-            protocol.abort()

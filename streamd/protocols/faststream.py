@@ -13,7 +13,8 @@ from twisted.python.failure import Failure
 from streamd.batch import Batch
 from streamd.config import fill
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.protocols.base import Reply, StreamProtocol
+from streamd.protocols.factory import StreamFactory
 from streamd.store import NoSuchSegment, Run, Segment, StoreError
 from streamd.store.frame import EVENT_HEADER_BYTES
 from streamd.store.names import NUMBERED

@@ -12,7 +12,8 @@ from twisted.python.failure import Failure
 
 from streamd.config import fill
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.protocols.base import Reply, StreamProtocol
+from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
 from streamd.store import (
     Appended,

@@ -12,7 +12,8 @@ from typing import Any, Final
 from streamd import __version__
 from streamd.config import fill
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.protocols.base import Reply, StreamProtocol
+from streamd.protocols.factory import StreamFactory
 from streamd.settings import RetentionRule
 from streamd.store import (
     BadName,

@@ -15,7 +15,8 @@ from twisted.python.failure import Failure
 from streamd.config import fill
 from streamd.groups import Group, Range
 from streamd.interfaces import ConfigError, Core
-from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.protocols.base import Reply, StreamProtocol
+from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
 from streamd.store import BadName, NoSuchSegment, Run, Segment, SegmentExists, StoreError
 from streamd.store.names import check_name

@@ -17,7 +17,8 @@ from twisted.python.failure import Failure
 from streamd.batch import Batch, Buffer
 from streamd.interfaces import Core
 from streamd.load import Load
-from streamd.protocols.base import StreamFactory, StreamProtocol
+from streamd.protocols.base import StreamProtocol
+from streamd.protocols.factory import StreamFactory
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits, StoreSettings
 from streamd.store import Store, Threads, assemble

@@ -17,7 +17,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.interfaces import Core
 from streamd.load import Load
-from streamd.protocols.base import Reply, StreamFactory, StreamProtocol
+from streamd.protocols.base import Reply, StreamProtocol
+from streamd.protocols.factory import StreamFactory
 from streamd.settings import Limits
 from streamd.store import StoreError
 from streamd.wire import WireError

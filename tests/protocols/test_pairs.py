@@ -10,7 +10,7 @@ from struct import pack, unpack_from
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.interfaces import Core
-from streamd.protocols.base import StreamFactory
+from streamd.protocols.factory import StreamFactory
 from streamd.protocols.faststream import FastStreamFactory
 from streamd.protocols.pravega import PravegaFactory, PravegaSettings
 from streamd.protocols.sesp import SespFactory

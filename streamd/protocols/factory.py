@@ -1,0 +1,65 @@
+"""What makes the connections of a stream protocol, counts them, and ends them together."""
+
+from __future__ import annotations
+
+from abc import ABCMeta, abstractmethod
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory
+
+from streamd.interfaces import Core
+from streamd.protocols.base import StreamProtocol
+
+
+class StreamFactory(Factory, metaclass=ABCMeta):
+    """Makes the connections of one endpoint, and ends them together."""
+
+    noisy = False
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.connections: set[StreamProtocol] = set()
+        self._drained: list[Deferred[None]] = []
+
+    @abstractmethod
+    def build(self) -> StreamProtocol:
+        """A new connection."""
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        if not self.core.load.admit():
+            StreamProtocol.log.warn("{peer} refused: there are too many connections", peer=str(addr))
+            return None
+        protocol = self.build()
+        protocol.factory = self
+        return protocol
+
+    def joined(self, protocol: StreamProtocol) -> None:
+        """A connection is up."""
+        self.connections.add(protocol)
+
+    def left(self, protocol: StreamProtocol) -> None:
+        """A connection is gone."""
+        self.connections.discard(protocol)
+        self.core.load.leave()
+        if not self.connections:
+            drained, self._drained = self._drained, []
+            for deferred in drained:
+                deferred.callback(None)
+
+    def drain(self) -> Deferred[Any]:
+        """End all connections in order, within the limit; fires when they are gone."""
+        if not self.connections:
+            return DeferredList([])
+        drained: Deferred[None] = Deferred()
+        self._drained.append(drained)
+        late = self.core.clock.callLater(self.core.limits.drain_seconds_max, self._abort_all)
+        drained.addCallback(lambda _: late.cancel() if late.active() else None)
+        for protocol in list(self.connections):
+            protocol.drain()
+        return drained
+
+    def _abort_all(self) -> None:
+        for protocol in list(self.connections):
+            protocol.abort()
