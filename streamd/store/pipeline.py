@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from streamd.store.commit import Commit, IWriter, Waiter
 from streamd.store.errors import StoreError, StoreReadOnly
 from streamd.store.frame import Entry
-from streamd.store.journal import NoRoom
+from streamd.store.journal import FILE_ENTRIES_MAX, NoRoom
 from streamd.store.segment import Segment
 from streamd.store.segments import Segments
 
@@ -192,6 +192,9 @@ class Pipeline:
             self._freeing_since = None
             self.file = commit.file
             self.on_closed_file()
+        if self._segments.entries_in.get(self.file, 0) >= FILE_ENTRIES_MAX:
+            # The writer counts entries; one that goes to many segments is a row in memory for each of them.
+            self.gathering.roll = True
         if commit.frees and self._freeing_since is None:
             self._freeing_since = self._seconds()
         self._wake()
@@ -222,7 +225,7 @@ class Pipeline:
         self._segments.claimed.clear()
         for segment in flying.touched | gathering.touched:
             if not segment.committed:
-                segment.deleted = True
+                segment.never_created()
             segment.unclaim()
         for waiter, _ in flying.waiters + gathering.waiters:
             waiter.errback(StoreReadOnly(f"the disk is full: {error}"))

@@ -25,7 +25,7 @@ from tests.store.model import Contents, Model, ModelSegment, Part, contents
 from tests.store.simulated import SimulatedDisk
 
 WRITERS = [bytes([each]) * 16 for each in (1, 2)]
-NAMES = ["a", "b", "ü"]
+NAMES = ["a", "b", "ü", "faststream/0", "faststream/1", "faststream/4294967295"]
 
 
 Operation = Callable[[Any], None]
@@ -252,6 +252,18 @@ class History:
                 tag=tag,
             )
 
+    def broadcast(self) -> None:
+        records, tag = self._records(), self._tag()
+        # Some are left out; one of them twice, one that is gone, one that receives nothing anyway.
+        picked = [each for each in (self._pick(), self._pick()) if each] if self.rng.random() < 0.4 else []
+        self._ask(
+            lambda: self.model.broadcast(records, [model for _, model in picked], tag),
+            self.store.broadcast,
+            Batch.of(records),
+            without=[segment for segment, _ in picked],
+            tag=tag,
+        )
+
     def group(self) -> None:
         if picked := self._pick():
             segment, model = picked
@@ -295,10 +307,11 @@ OPERATIONS: list[Operation] = [
     History.append,
     History.append_all,
     History.fan_out,
+    History.broadcast,
     History.group,
     History.attribute,
 ]
-History.operations = (OPERATIONS, [3, 0.7, 0.4, 1.5, 9, 3, 3, 4, 2])
+History.operations = (OPERATIONS, [4, 0.7, 0.4, 1.5, 9, 3, 3, 4, 4, 2])
 
 
 def difference(found: Contents, expected: Contents) -> str:

@@ -244,4 +244,4 @@ LIFE_OPERATIONS: list[Operation] = [
     Life.retain,
     Life.look,
 ]
-Life.operations = (LIFE_OPERATIONS, [3, 0.5, 0.3, 1.5, 9, 3, 3, 3, 1.5, 2, 4, 2.5, 3, 1.5, 0.7, 4])
+Life.operations = (LIFE_OPERATIONS, [4, 0.5, 0.3, 1.5, 9, 3, 3, 4, 3, 1.5, 2, 4, 2.5, 3, 1.5, 0.7, 4])
