@@ -4,13 +4,15 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
+# Spark and a Java take half a gigabyte: only what needs them waits for them.
+SPARK  := $(VENV)/installed-spark
 # Command line for run, test and bench: make run ARGS="--data-dir elsewhere", make test ARGS=tests.test_config
 ARGS   ?=
 
 # The checkout comes first on the path, so that what is run, tested and checked is what lies here.
 export PYTHONPATH := $(CURDIR)
 
-SOURCES := streamd tests benchmarks setup.py twisted/plugins/streamd_plugin.py
+SOURCES := streamd pyspark_streamd tests benchmarks setup.py twisted/plugins/streamd_plugin.py
 
 .PHONY: help run test lint format bench clean
 .DEFAULT_GOAL := help
@@ -30,13 +32,17 @@ $(STAMP): setup.py
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
+$(SPARK): $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable '.[dev,spark]'
+	@touch $@
+
 run: $(STAMP)
 	exec $(BIN)/twistd -n --pidfile= streamd $(ARGS)
 
-test: $(STAMP)
+test: $(SPARK)
 	$(BIN)/python -m tests $(ARGS)
 
-lint: $(STAMP)
+lint: $(SPARK)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy --strict $(SOURCES)
@@ -45,10 +51,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-bench: $(STAMP)
+bench: $(SPARK)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .trial _trial_temp*
 	rm -f twisted/plugins/dropin.cache twistd.log*
-	find streamd tests benchmarks twisted -name __pycache__ -type d -prune -exec rm -rf {} +
+	find streamd pyspark_streamd tests benchmarks twisted -name __pycache__ -type d -prune -exec rm -rf {} +

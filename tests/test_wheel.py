@@ -20,7 +20,7 @@ from tests.daemon import CHECKOUT
 
 _SOURCES = (
     "setup.py", "pyproject.toml", "MANIFEST.in", "Makefile", "README.md", "CHANGELOG.md", "LICENSE",
-    "streamd", "twisted", "tests", "benchmarks", "docs", "etc", "man",
+    "streamd", "pyspark_streamd", "twisted", "tests", "benchmarks", "docs", "etc", "man",
 )  # fmt: skip
 
 
@@ -79,7 +79,13 @@ class WheelTests(SynchronousTestCase):
         self.assertEqual([name for name in names if name.startswith("twisted/")], ["twisted/plugins/streamd_plugin.py"])
         tops = {name.partition("/")[0] for name in names}
         self.assertEqual(
-            tops, {"streamd", "twisted", *(f"streamd-{__version__}.{each}" for each in ("data", "dist-info"))}
+            tops,
+            {
+                "streamd",
+                "pyspark_streamd",
+                "twisted",
+                *(f"streamd-{__version__}.{each}" for each in ("data", "dist-info")),
+            },
         )
         modules = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd").rglob("*.py")}
         self.assertEqual({name for name in names if name.startswith("streamd/")}, {*modules, "streamd/py.typed"})

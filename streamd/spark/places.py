@@ -1,0 +1,123 @@
+"""From words, offsets and times to record numbers: which records of which topics are read, and which are gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streamd.spark.options import LATEST, OnDataLoss, OptionError, Place, ReadOptions
+
+if TYPE_CHECKING:
+    from streamd.spark.filters import Bounds
+    from streamd.spark.storage import Storage
+    from streamd.store.outside import SegmentInfo
+
+_log: Final = logging.getLogger("streamd.spark")
+
+
+class DataLost(Exception):
+    """Records that were to be read are not there any more. The text names them, and says what to do."""
+
+
+class Range(NamedTuple):
+    """Records of one topic, from `first` to `end`, which is not part of it."""
+
+    id: int
+    topic: str
+    first: int
+    end: int
+    bytes: int
+    """About how many."""
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return self.end - self.first
+
+
+class Losses:
+    """What is to be read and is gone: an error that names it, or a line in the log and a count."""
+
+    def __init__(self, on_data_loss: OnDataLoss) -> None:
+        self._skip = on_data_loss == "skip"
+        self.records = 0
+
+    def truncated(self, topic: str, first: int, end: int) -> None:
+        """These were truncated, or have expired."""
+        if not self._skip:
+            raise DataLost(
+                f"offsets {first} to {end - 1} of topic {topic!r} are gone: they were truncated, or have expired. "
+                "Read from later on (startingOffsets, startingTimestamp), or go on behind them with onDataLoss=skip"
+            )
+        self.records += end - first
+        _log.warning("topic %r: offsets %d to %d are gone and skipped: %d records", topic, first, end - 1, end - first)
+
+    def deleted(self, topic: str, first: int, again: bool) -> None:
+        """The topic is deleted, perhaps made again under its name; nobody knows how many records went with it."""
+        what = "deleted and created again" if again else "deleted"
+        if not self._skip:
+            raise DataLost(
+                f"topic {topic!r} was {what}: what it had from offset {first} on is gone. Begin with a new "
+                "checkpoint, or go on without it with onDataLoss=skip"
+            )
+        _log.warning("topic %r was %s: what it had from offset %d on is skipped", topic, what, first)
+
+
+def chosen(storage: Storage, options: ReadOptions) -> list[SegmentInfo]:
+    """The topics to read, as they are now. One that is named has to be there."""
+    if options.pattern is not None:
+        return sorted([info for info in storage.segments() if options.selects(info.name)], key=lambda info: info.name)
+    known = {info.name: info for info in storage.segments()}
+    for name in options.topics:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise OptionError(f"there is no topic {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return [known[name] for name in options.topics]
+
+
+def batch_ranges(storage: Storage, options: ReadOptions, bounds: Bounds, losses: Losses) -> list[Range]:
+    """What a batch reads. `bounds` come from the query's filters: what they leave out is not missed."""
+    infos = chosen(storage, options)
+    _check_named(options.starting, "startingOffsets", infos)
+    _check_named(options.ending, "endingOffsets", infos)
+    ranges = []
+    for info in infos:
+        if not bounds.may_have(info.name):
+            continue
+        first = number_of(storage, info, options.starting, "startingOffsets")
+        end = number_of(storage, info, options.ending, "endingOffsets")
+        if first > end and options.starting.numbers and options.ending.numbers:
+            raise OptionError(f"topic {info.name!r}: startingOffsets, {first}, is behind endingOffsets, {end}")
+        first, end = bounds.numbers(storage, info, first, end)
+        lost = min(info.first_number, end)
+        if first < lost:
+            losses.truncated(info.name, first, lost)
+            first = lost
+        if first < end:
+            ranges.append(range_of(info, first, end))
+    return ranges
+
+
+def _check_named(place: Place, option: str, infos: Sequence[SegmentInfo]) -> None:
+    missing = set(place.numbers) - {info.name for info in infos}
+    if missing:
+        raise OptionError(f"{option} names {min(missing)!r}, which is no topic that is read: leave it out")
+
+
+def number_of(storage: Storage, info: SegmentInfo, place: Place, option: str) -> int:
+    """The record number of a place in a topic. It may lie below the first retained one, never behind the end."""
+    if place.timestamp is not None:
+        return min(storage.number_at(info.id, place.timestamp), info.number)
+    wanted = place.numbers.get(info.name, place.word)
+    if isinstance(wanted, int):
+        if wanted > info.number:
+            raise OptionError(f"{option} of topic {info.name!r} is {wanted}, but its next offset is {info.number}")
+        return wanted
+    return info.number if wanted == LATEST else info.first_number
+
+
+def range_of(info: SegmentInfo, first: int, end: int) -> Range:
+    """These records, and about how many bytes they are."""
+    return Range(info.id, info.name, first, end, info.bytes * (end - first) // max(info.records, 1))

@@ -1,0 +1,86 @@
+"""What Spark calls for ``format("streamd")``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from streamd.spark.options import OptionError, read_options
+
+COLUMNS: Final = {
+    "topic": "string",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "type": "string",
+    "value": "binary",
+}
+"""The columns of a read, as `streamd.spark.columns` makes them."""
+
+
+class StreamdSource(DataSource):
+    """Topics of streamd, as a table and as a stream."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format``."""
+        return "streamd"
+
+    def schema(self) -> str:
+        """All columns. Who needs only some gives these with ``.schema(…)``, and no others are made."""
+        return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For ``spark.read``."""
+        from streamd.spark.reading import batch_reader, microseconds_now
+
+        check_columns(schema)
+        return batch_reader(read_options(self.options, microseconds_now(), stream=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For ``spark.readStream``."""
+        from streamd.spark.reading import microseconds_now
+        from streamd.spark.streaming import StreamReader
+
+        check_columns(schema)
+        return StreamReader(read_options(self.options, microseconds_now(), stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For ``df.write``."""
+        writer: DataSourceWriter = _sink().writer(schema, self.options, overwrite)
+        return writer
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For ``df.writeStream``."""
+        writer: DataSourceStreamWriter = _sink().stream_writer(schema, self.options, overwrite)
+        return writer
+
+
+def check_columns(schema: StructType) -> None:
+    """Whether a schema asks for columns that there are; OptionError."""
+    told = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    if not schema.fields:
+        raise OptionError(f"the schema has no columns: take some of {told}")
+    for each in schema.fields:
+        if COLUMNS.get(each.name) != each.dataType.simpleString():
+            raise OptionError(f"the schema has {each.name} {each.dataType.simpleString()}: take columns out of {told}")
+    if len(set(schema.names)) < len(schema.names):
+        raise OptionError("the schema names a column twice")
+
+
+def _sink() -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module("streamd.spark.sink")
+    except ModuleNotFoundError as error:
+        if error.name != "streamd.spark.sink":
+            raise
+        raise OptionError("this version of streamd can be read with Spark, and not written to")

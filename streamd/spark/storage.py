@@ -1,0 +1,74 @@
+"""Where records are read: a store's files, or a daemon. Two ways, one small interface.
+
+Spark keeps its Python processes, so what is opened here stays open for the tasks that follow: the index of a large
+store is loaded once for each of them, and from then on only what is new.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+from streamd.spark.options import OptionError
+
+if TYPE_CHECKING:
+    from streamd.store.outside import SegmentInfo
+    from streamd.store.read import Run
+
+_OPEN_MAX: Final = 8
+
+
+class Storage(Protocol):
+    """Segments and their records, as committed at the last `refresh`. `which` is a name or an id."""
+
+    def refresh(self) -> None:
+        """See what was committed since."""
+
+    def segments(self) -> list[SegmentInfo]:
+        """All segments; hidden ones are not listed."""
+
+    def segment(self, which: str | int) -> SegmentInfo:
+        """One segment; NoSuchSegment."""
+
+    def number_at(self, which: str | int, timestamp: int) -> int:
+        """The first retained record of this time (microseconds since 1970) or later; the next number where none is."""
+
+    def split_points(self, which: str | int, first: int, end: int, parts: int) -> list[int]:
+        """Record numbers between `first` and `end` that make up to `parts` ranges of about the same size in bytes."""
+
+    def read(self, which: str | int, first: int, end: int) -> Iterator[Run]:
+        """Records `first` to `end` (not included); RecordsTruncated, NoSuchSegment or ReadFailed."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+
+_opened: OrderedDict[tuple[str | None, str | None], Storage] = OrderedDict()
+
+
+def open_storage(path: str | None, server: str | None) -> Storage:
+    """The store at a path, or behind a daemon, as it is now. For one thread of this process."""
+    storage = _opened.pop((path, server), None)
+    if storage is None:
+        storage = _open(path, server)
+        while len(_opened) >= _OPEN_MAX:
+            _opened.popitem(last=False)[1].close()
+    else:
+        try:
+            storage.refresh()
+        except Exception:
+            # Perhaps another store is there by now: the next one to ask begins anew.
+            storage.close()
+            raise
+    _opened[path, server] = storage
+    return storage
+
+
+def _open(path: str | None, server: str | None) -> Storage:
+    # Imported here: these bring much with them, and Spark's processes load this module also where they need nothing.
+    if path is not None:
+        from streamd.store.outside import OutsideReader
+
+        return OutsideReader(path)
+    raise OptionError("server is not supported by this version: give path")
