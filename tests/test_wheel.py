@@ -78,15 +78,8 @@ class WheelTests(SynchronousTestCase):
         names = ZipFile(wheel).namelist()
         self.assertEqual([name for name in names if name.startswith("twisted/")], ["twisted/plugins/streamd_plugin.py"])
         tops = {name.partition("/")[0] for name in names}
-        self.assertEqual(
-            tops,
-            {
-                "streamd",
-                "pyspark_streamd",
-                "twisted",
-                *(f"streamd-{__version__}.{each}" for each in ("data", "dist-info")),
-            },
-        )
+        made_of = [f"streamd-{__version__}.{each}" for each in ("data", "dist-info")]
+        self.assertEqual(tops, {"streamd", "pyspark_streamd", "twisted", *made_of})
         modules = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd").rglob("*.py")}
         self.assertEqual({name for name in names if name.startswith("streamd/")}, {*modules, "streamd/py.typed"})
         for page in ("man8/streamd.8", "man5/streamd.toml.5"):

@@ -1,7 +1,8 @@
 """The reader of a streaming query: where it begins, how far a trigger goes, and what is gone or new since the last one.
 
-Spark runs this in one Python process for the life of the query. Each trigger it asks for the latest offset, with that of
-the trigger before, which is done with by then; both are in its checkpoint, and are all that survives a restart.
+Spark runs this in one Python process for the life of the query. Before each trigger it asks for the latest offset, and
+gives that of the trigger before, which is done with by then. Both are in its checkpoint, and are all that survives a
+restart.
 """
 
 from __future__ import annotations
@@ -194,9 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 bytes_max = TRIGGER_BYTES
             if bytes_max is not None:
                 waiting = by_bytes(storage, waiting, bytes_max)
-        return {
-            name: head._replace(next=waiting[name].end) if name in waiting else head for name, head in heads.items()
-        }
+        return {**heads, **{name: heads[name]._replace(next=each.end) for name, each in waiting.items()}}
 
     def _publish(self, positions: Positions) -> None:
         """Let everybody see how far this query has come, as the position of a reader group."""

@@ -48,7 +48,7 @@ def by_records(waiting: Mapping[str, Range], records_max: int) -> dict[str, Rang
 
 
 def by_bytes(storage: Storage, waiting: Mapping[str, Range], bytes_max: int) -> dict[str, Range]:
-    """About so many bytes of all topics together, whole blocks where there are some, and of each one record at least."""
+    """About so many bytes of all topics together: whole blocks where there are several, and a record at least."""
     total = sum(each.bytes for each in waiting.values())
     if total <= bytes_max:
         return dict(waiting)
