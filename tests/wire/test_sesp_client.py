@@ -36,7 +36,8 @@ from streamd.wire.sesp_client import (
 from tests.wire.pieces import TEXT, cut, made, received
 
 LIMIT = 1 << 16
-PRINTABLE = st.characters(codec="utf-8", exclude_categories=("Cc",))
+CONTROL = "".join(map(chr, (*range(32), *range(127, 160))))
+PRINTABLE = st.characters(codec="utf-8", exclude_characters=CONTROL)
 NAMES = st.text(PRINTABLE, min_size=1, max_size=8)
 COMMANDS: st.SearchStrategy[Command] = st.one_of(
     NAMES.map(Create),
