@@ -9,13 +9,14 @@ from __future__ import annotations
 import random
 from collections import deque
 from itertools import islice
-from typing import Any, Final
-from uuid import UUID
+from typing import Any, Final, TypedDict
+from uuid import UUID, uuid4
 
 from streamd.batch import Batch
 from streamd.client.errors import ClientError, ConnectionLost
 from streamd.client.pravega import PravegaSession, refused
-from streamd.client.session import Answer, Steps
+from streamd.client.session import Answer, Steps, closed
+from streamd.client.target import Target
 from streamd.wire.pravega import BLOCK_BYTES_MAX, AppendBlock, Name, SetupAppend
 from streamd.wire.pravega_client import (
     AppendSetup,
@@ -29,6 +30,20 @@ from streamd.wire.pravega_client import (
 
 UNACKNOWLEDGED_BYTES_MAX: Final = 8 << 20
 RECONNECT_SECONDS_MAX: Final = 60.0
+
+
+class WriterOptions(TypedDict, total=False):
+    """What a writer takes beside its segment, by name."""
+
+    writer_id: UUID
+    """Who it is: a new one where nothing is said. As an earlier writer it goes on where that was acknowledged last."""
+    replay: bool
+    """Whether it is given the same events again, from its first one on: those that are stored are skipped."""
+    unacknowledged_bytes_max: int
+    """How much is kept that is not acknowledged, 8 MiB where nothing is said. The writer waits when it is more."""
+    reconnect_seconds_max: float
+    """How long it tries to connect again while nothing is stored, 60 s where nothing is said."""
+
 
 # What a block costs beside its bytes: a million events of one byte each are not a megabyte.
 _BLOCK_BYTES: Final = 512
@@ -171,6 +186,45 @@ class WriterSession(PravegaSession):
     def _abandoned(self) -> list[Answer[Any]]:
         waiting, self._waiting = self._waiting, []
         return [*super()._abandoned(), *waiting]
+
+
+class Appender:
+    """What blocking and asynchronous writers share."""
+
+    def __init__(
+        self,
+        target: Target,
+        segment: str,
+        *,
+        writer_id: UUID | None = None,
+        replay: bool = False,
+        unacknowledged_bytes_max: int = UNACKNOWLEDGED_BYTES_MAX,
+        reconnect_seconds_max: float = RECONNECT_SECONDS_MAX,
+    ) -> None:
+        self._target = target
+        self._segment = segment
+        self._backlog = Backlog(writer_id or uuid4(), replay=replay)
+        self._bytes_max = unacknowledged_bytes_max
+        self._reconnect_seconds_max = reconnect_seconds_max
+        self._closed = False
+
+    @property
+    def id(self) -> UUID:
+        """Who it is. Keep it, and a later writer can go on from here."""
+        return self._backlog.writer
+
+    @property
+    def acknowledged(self) -> int:
+        """How many bytes of this writer are on disk: its ack level."""
+        return self._backlog.acknowledged
+
+    def _new_session(self) -> WriterSession:
+        return WriterSession(self._target.reply_bytes_max, self._segment, self._backlog)
+
+    def _new_patience(self) -> Patience:
+        if self._closed:
+            raise closed()
+        return Patience(self._reconnect_seconds_max, self._backlog)
 
 
 class Patience:

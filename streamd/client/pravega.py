@@ -124,7 +124,10 @@ def refused(reply: Reply) -> Refused:
 
 
 class Reading:
-    """Reads the events of a segment one after the other; the next piece is asked for while this one is worked on."""
+    """What blocking and asynchronous readers share: the events of a segment, one after the other.
+
+    The next piece of the segment is asked for while this one is worked on.
+    """
 
     def __init__(self, session: PravegaSession, segment: str, offset: int, wait: bool) -> None:
         self._session = session
@@ -139,10 +142,10 @@ class Reading:
 
     @property
     def offset(self) -> int:
-        """Where the event that is read next begins."""
+        """Where the next event begins: begin there to go on later."""
         return self._end - len(self._rest) - self._unread_bytes
 
-    def next(self) -> bytes | None:
+    def _next(self) -> bytes | None:
         """The next event, where it has come already."""
         if not self._unread:
             return None
@@ -150,7 +153,7 @@ class Reading:
         self._unread_bytes -= HEADER.size + len(event)
         return event
 
-    def fill(self) -> Steps[bool]:
+    def _fill(self) -> Steps[bool]:
         """See that there is an event to be had; False where there is none now, or never will be."""
         while not self._unread:
             if self._at_tail and not self._wait:

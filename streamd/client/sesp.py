@@ -103,8 +103,8 @@ class TopicSession(SespSession):
         """Publish messages, in order; done when all of them are on disk.
 
         They are sent without waiting for each other. Where the daemon refuses some, Refused tells the first reason and
-        how many they were. A message is a line of UTF-8: ValueError for any other, which is not sent; some of those
-        before it may be.
+        how many they were. A message is a line of UTF-8: ValueError for any other, which is not sent; many of those
+        before it are published then.
         """
         requests = ((publish_lines(chunk), len(chunk)) for chunk in chunks(messages))
         refused = [each for found in (yield from self._ask_many(requests, refusals)) for each in found]

@@ -35,12 +35,11 @@ _MESSAGE_BYTES: Final = 8
 class Answer(Generic[T]):
     """Something that is awaited: a value or an error, once it is there."""
 
-    __slots__ = ("_error", "_value", "done", "tell")
+    __slots__ = ("_error", "_tells", "_value", "done")
 
     def __init__(self) -> None:
         self.done = False
-        self.tell: Callable[[], None] | None = None
-        """Called when it is done, by whoever waits for it."""
+        self._tells: list[Callable[[], None]] = []
         self._value: T | None = None
         self._error: Exception | None = None
 
@@ -58,8 +57,13 @@ class Answer(Generic[T]):
 
     def _end(self) -> None:
         self.done = True
-        if self.tell is not None:
-            self.tell()
+        tells, self._tells = self._tells, []
+        for tell in tells:
+            tell()
+
+    def when_done(self, tell: Callable[[], None]) -> None:
+        """Call this when it is done, which it is not yet."""
+        self._tells.append(tell)
 
     def result(self) -> T:
         """The value, or the error raised."""
@@ -120,14 +124,17 @@ class Session(ABC, Generic[R]):
         return self._outgoing_bytes > 0
 
     def outgoing(self) -> bytes:
-        """What is to be sent; it counts as sent then."""
+        """What is to be sent; say `sent` when it was."""
         data = b"".join(self._outgoing)
         self._outgoing = []
         self._outgoing_bytes = 0
+        return data
+
+    def sent(self) -> None:
+        """There is room for more."""
         room, self._room = self._room, []
         for answer in room:
             answer.resolve(None)
-        return data
 
     def receive(self, data: bytes) -> None:
         """What the daemon sent."""
@@ -229,7 +236,17 @@ class OrderedSession(Session[R]):
         """Send all of these (bytes, replies) without waiting for each other, and for as long as not too much is out."""
         answers: deque[Answer[T]] = deque()
         found: list[T] = []
-        for data, count in requests:
+        rest = iter(requests)
+        while True:
+            try:
+                data, count = next(rest)
+            except StopIteration:
+                break
+            except Exception:
+                # One of them can't be sent: those before it are seen to, and then that is said.
+                for answer in answers:
+                    yield from answer
+                raise
             answers.append(self._ask(data, count, meaning))
             while answers and self._asked_bytes >= self.pipelined_bytes_max:
                 found.append((yield from answers.popleft()))

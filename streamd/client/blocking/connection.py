@@ -47,17 +47,22 @@ class Connection(Generic[S]):
     def run(self, steps: Steps[T]) -> T:
         """Carry out an operation. What it sends is with the operating system when this returns."""
         self.open()
-        while True:
-            try:
-                answer = next(steps)
-            except StopIteration as end:
-                while self.session.is_sending or self._unsent:
-                    self._turn()
-                    if self.session.error is not None:
-                        raise self.session.error
-                value: T = end.value
-                return value
-            self._wait(answer)
+        try:
+            while True:
+                self._wait(next(steps))
+        except StopIteration as end:
+            self._send_all()
+            value: T = end.value
+            return value
+        except Exception:
+            self._send_all()
+            raise
+
+    def _send_all(self) -> None:
+        while self.session.error is None and (self.session.is_sending or self._unsent):
+            self._turn()
+            if self.session.error is not None:
+                raise self.session.error
 
     def close(self) -> None:
         """Do what the session wants done last, and hang up."""
@@ -110,6 +115,8 @@ class Connection(Generic[S]):
             return
         if data:
             self.session.receive(data)
+            if self.session.error is not None:
+                self.abort(self.session.error)
         else:
             self.abort(ConnectionLost(f"{self._target.address} closed the connection"))
 
@@ -119,6 +126,8 @@ class Connection(Generic[S]):
             self._unsent = self._unsent[connection.send(self._unsent[:_SEND_BYTES]) :]
         except _NOT_NOW:
             return False
+        if not self._unsent:
+            self.session.sent()
         return True
 
 

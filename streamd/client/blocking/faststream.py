@@ -7,7 +7,7 @@ from streamd.client.faststream import FastStreamSession
 
 
 class FastStreamClient(Client[FastStreamSession]):
-    """Streams by number. `close`, and the end of a ``with`` block, wait until all that was enqueued is on disk."""
+    """Streams by number. `close`, and the end of a ``with`` block, wait until all of it is on disk."""
 
     _session_type = FastStreamSession
 

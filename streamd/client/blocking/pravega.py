@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
-from uuid import UUID, uuid4
+from typing import Self, Unpack
 
-from streamd.client.backlog import RECONNECT_SECONDS_MAX, UNACKNOWLEDGED_BYTES_MAX, Backlog, Patience, WriterSession
+from streamd.client.backlog import Appender, WriterOptions, WriterSession
 from streamd.client.blocking.client import Client, blocking
 from streamd.client.blocking.connection import Connection
 from streamd.client.errors import ClientError, ConnectionLost
@@ -17,25 +16,22 @@ from streamd.client.session import chunks, closed
 from streamd.client.target import Target
 
 
-class Reader(Iterator[bytes]):
+class Reader(Reading):
     """The events of a segment, one after the other. Made by `PravegaClient.reader`."""
 
-    def __init__(self, client: PravegaClient, reading: Reading) -> None:
+    def __init__(self, client: PravegaClient, segment: str, offset: int, wait: bool) -> None:
+        super().__init__(client._session, segment, offset, wait)
         self._client = client
-        self._reading = reading
 
-    @property
-    def offset(self) -> int:
-        """Where the next event begins: begin there to go on later."""
-        return self._reading.offset
+    def __iter__(self) -> Self:
+        return self
 
     def __next__(self) -> bytes:
-        event = self._reading.next()
+        event = self._next()
+        if event is None and self._client._run(self._fill()):
+            event = self._next()
         if event is None:
-            if not self._client._run(self._reading.fill()):
-                raise StopIteration
-            event = self._reading.next()
-            assert event is not None
+            raise StopIteration
         return event
 
 
@@ -54,49 +50,19 @@ class PravegaClient(Client[PravegaSession]):
         At the end it waits for more, until the segment is sealed; with ``wait=False`` it stops there. (A segment that
         has nothing at this offset is waited for all the same, for as long as the daemon does: 10 s, if not set.)
         """
-        return Reader(self, Reading(self._session, segment, offset, wait))
+        return Reader(self, segment, offset, wait)
 
-    def writer(
-        self,
-        segment: str,
-        writer_id: UUID | None = None,
-        *,
-        replay: bool = False,
-        unacknowledged_bytes_max: int = UNACKNOWLEDGED_BYTES_MAX,
-        reconnect_seconds_max: float = RECONNECT_SECONDS_MAX,
-    ) -> Writer:
-        """Who appends events to a segment, each exactly once, over lost connections and restarts of the daemon.
-
-        With the id of an earlier writer it goes on where that one was acknowledged last. With ``replay`` it is to be
-        given the same events again from the first one on, and skips those that are stored.
-        """
-        backlog = Backlog(writer_id or uuid4(), replay=replay)
-        return Writer(self._target, segment, backlog, unacknowledged_bytes_max, reconnect_seconds_max)
+    def writer(self, segment: str, **options: Unpack[WriterOptions]) -> Writer:
+        """Who appends events to a segment, each exactly once, over lost connections and restarts of the daemon."""
+        return Writer(self._target, segment, **options)
 
 
-class Writer:
+class Writer(Appender):
     """Appends events to a segment, on a connection of its own which is made again when it is lost."""
 
-    def __init__(
-        self, target: Target, segment: str, backlog: Backlog, bytes_max: int, reconnect_seconds_max: float
-    ) -> None:
-        self._target = target
-        self._segment = segment
-        self._backlog = backlog
-        self._bytes_max = bytes_max
-        self._reconnect_seconds_max = reconnect_seconds_max
+    def __init__(self, target: Target, segment: str, **options: Unpack[WriterOptions]) -> None:
+        super().__init__(target, segment, **options)
         self._connection: Connection[WriterSession] | None = None
-        self._closed = False
-
-    @property
-    def id(self) -> UUID:
-        """Who it is. Keep it, and a later writer can go on from here."""
-        return self._backlog.writer
-
-    @property
-    def acknowledged(self) -> int:
-        """How many bytes of this writer are on disk: its ack level."""
-        return self._backlog.acknowledged
 
     def write(self, events: Iterable[bytes]) -> None:
         """Append events, in order. They are on their way when it returns, and on disk after `flush`.
@@ -126,13 +92,10 @@ class Writer:
                 self._closed = True
 
     def _settle(self, bytes_max: int) -> None:
-        if self._closed:
-            raise closed()
-        patience = Patience(self._reconnect_seconds_max, self._backlog)
+        patience = self._new_patience()
         while True:
             if self._connection is None:
-                session = WriterSession(self._target.reply_bytes_max, self._segment, self._backlog)
-                self._connection = Connection(session, self._target)
+                self._connection = Connection(self._new_session(), self._target)
             try:
                 self._connection.run(self._connection.session.settle(bytes_max))
                 return
