@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from streamd.wire import WireError
 from streamd.wire.frames import FrameCodec, alike
@@ -23,6 +24,8 @@ from streamd.wire.pravega import (
     message,
     named,
 )
+
+R = TypeVar("R")
 
 _BLOCK: Final = Struct(">16sqi")
 _READ: Final = Struct(">qi")
@@ -131,13 +134,13 @@ def _append_block(block: AppendBlock) -> bytes:
     return begin + data + message(Type.END_BLOCK, _BLOCK.pack(block.writer, block.end, len(data)))
 
 
-class PravegaReplies(FrameCodec[Reply]):
-    """What the daemon sends on one connection. It never sends a message in parts."""
+class MessageReplies(FrameCodec[R]):
+    """Messages that the daemon sends on one connection."""
 
     def __init__(self) -> None:
         super().__init__(HEADER.size)
 
-    def _parse(self, data: bytes, found: list[Reply]) -> int:
+    def _parse(self, data: bytes, found: list[R]) -> int:
         at, end = 0, len(data)
         while end - at >= HEADER.size:
             kind, length = HEADER.unpack_from(data, at)
@@ -147,10 +150,21 @@ class PravegaReplies(FrameCodec[Reply]):
             if stop > end:
                 self._wanted = stop - at
                 return at
-            found.append(_reply(kind, data[at + HEADER.size : stop]))
+            self._message(kind, data[at + HEADER.size : stop], found)
             at = stop
         self._wanted = HEADER.size
         return at
+
+    @abstractmethod
+    def _message(self, kind: int, payload: bytes, found: list[R]) -> None:
+        """Add the reply in a message, if it is the end of one."""
+
+
+class PravegaReplies(MessageReplies[Reply]):
+    """The replies to Pravega's own requests. They are never sent in parts."""
+
+    def _message(self, kind: int, payload: bytes, found: list[Reply]) -> None:
+        found.append(_reply(kind, payload))
 
 
 _NAMED: Final[dict[int, Any]] = {
