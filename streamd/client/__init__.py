@@ -12,9 +12,19 @@ methods, to be awaited, under asyncio or on Twisted's reactor.
             print(message)
 """
 
-from streamd.client.blocking import FastStreamClient, PravegaClient, Reader, SespClient, SmqClient, Topic, Writer
+from streamd.client.blocking import (
+    FastStreamClient,
+    PravegaClient,
+    Reader,
+    SespClient,
+    SmqClient,
+    StorageClient,
+    Topic,
+    Writer,
+)
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken, Refused, Timeout
 from streamd.client.pravega import Truncated
+from streamd.client.storage import StorageRefused, StorageTruncated
 from streamd.client.target import Options
 from streamd.client.values import Message, Type
 
@@ -28,6 +38,9 @@ __all__ = [
     "PravegaClient",
     "Writer",
     "Reader",
+    "StorageClient",
+    "StorageRefused",
+    "StorageTruncated",
     "Options",
     "ClientError",
     "Refused",

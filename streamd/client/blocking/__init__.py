@@ -4,5 +4,6 @@ from streamd.client.blocking.faststream import FastStreamClient
 from streamd.client.blocking.pravega import PravegaClient, Reader, Writer
 from streamd.client.blocking.sesp import SespClient, Topic
 from streamd.client.blocking.smq import SmqClient
+from streamd.client.blocking.storage import StorageClient
 
-__all__ = ["FastStreamClient", "PravegaClient", "Reader", "SespClient", "SmqClient", "Topic", "Writer"]
+__all__ = ["FastStreamClient", "PravegaClient", "Reader", "SespClient", "SmqClient", "StorageClient", "Topic", "Writer"]
