@@ -14,6 +14,7 @@ from streamd.config import fill
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.factory import StreamFactory
+from streamd.protocols.storage import Storage
 from streamd.settings import setting
 from streamd.store import (
     Appended,
@@ -29,6 +30,7 @@ from streamd.store import (
 )
 from streamd.store.frame import TAG_RAW
 from streamd.wire import pravega
+from streamd.wire.fields import Message
 from streamd.wire.pravega import Name, Type
 
 READ_BYTES_MAX: Final = 2 << 20
@@ -51,11 +53,17 @@ class PravegaProtocol(StreamProtocol):
         self._settings = settings
         self._writers: dict[bytes, tuple[Segment, Name]] = {}
         self._waiting: set[Deferred[Any]] = set()
+        self._storage = Storage(core)
 
-    def perform(self, request: pravega.Request) -> Reply:
-        return _ACTIONS[type(request)](self, request)
+    def perform(self, request: pravega.Incoming) -> Reply:
+        action = _ACTIONS.get(type(request))
+        if action is None:
+            return self._storage.perform(request, self.reply_bytes_max * 8)
+        return action(self, request)
 
-    def refused(self, request: pravega.Request, error: StoreError) -> bytes | None:
+    def refused(self, request: pravega.Incoming, error: StoreError) -> bytes | None:
+        if isinstance(request, Message):
+            return self._storage.refused(request, error)
         if isinstance(request, pravega.AppendBlock):
             name = self._writers[request.writer][1]
         elif isinstance(request, pravega.KeepAlive):

@@ -7,6 +7,7 @@ Deferred with one where the reason is itself not on disk yet.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from struct import pack
 from types import EllipsisType
@@ -95,6 +96,19 @@ class Store(Appending):
 
         # Asked after memory was looked through: what a fold took from there meanwhile is in the catalog by now.
         return self._reader.needed_broadcast().addCallback(trim)
+
+    def find_id(self, id: int) -> Segment:
+        """The committed segment of that id: also a hidden one, for as long as it is neither published nor deleted."""
+        segment = self._segments.by_id.get(id)
+        if segment is None or segment.published or segment is self.broadcasts:
+            raise NoSuchSegment(f"segment {id}")
+        return segment
+
+    def following(self, id: int, count: int) -> list[Segment]:
+        """The next segments by id behind this one, hidden ones too: so many, or fewer where there are no more."""
+        segments = list(self._segments.by_id.values())
+        first = bisect_right(segments, id, key=lambda segment: segment.id)
+        return segments[first : first + count]
 
     def names(self) -> list[str]:
         """The names of all segments, in the order of their creation."""

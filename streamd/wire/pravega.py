@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch, Buffer
-from streamd.wire import WireError
+from streamd.wire import WireError, storage
 from streamd.wire.frames import FrameCodec
 
 HEADER: Final = Struct(">ii")
@@ -34,6 +34,8 @@ MESSAGE_BYTES_MAX: Final = (1 << 24) - 1
 
 BLOCK_BYTES_MAX: Final = 16 << 20
 """What a block may be long, by its beginning and by its end."""
+
+_PART_BYTES: Final = 8 << 20
 
 
 class Type(IntEnum):
@@ -132,6 +134,7 @@ class KeepAlive(NamedTuple):
 
 
 Request = SetupAppend | AppendBlock | ReadSegment | CreateSegment | KeepAlive
+Incoming = Request | storage.Request
 
 
 class _Part(Enum):
@@ -146,7 +149,7 @@ class _Expecting(Enum):
     REST = auto()  # what goes on behind the end
 
 
-class PravegaCodec(FrameCodec[Request]):
+class PravegaCodec(FrameCodec[Incoming]):
     """One connection's input."""
 
     def __init__(self, message_bytes_max: int) -> None:
@@ -168,10 +171,10 @@ class PravegaCodec(FrameCodec[Request]):
         self._block = b""
         self._parts = None
 
-    def _merged(self, requests: list[Request]) -> list[Request]:
+    def _merged(self, requests: list[Incoming]) -> list[Incoming]:
         return _merged(requests)
 
-    def _parse(self, data: bytes, found: list[Request]) -> int:
+    def _parse(self, data: bytes, found: list[Incoming]) -> int:
         """Parse all that is whole; returns where it ends."""
         at = 0
         while True:
@@ -203,7 +206,7 @@ class PravegaCodec(FrameCodec[Request]):
                 self._finish_block(self._block + data[at : at + length], found)
                 at += length
 
-    def _message(self, kind: int, payload: bytes, found: list[Request]) -> None:
+    def _message(self, kind: int, payload: bytes, found: list[Incoming]) -> None:
         if kind == Type.PARTIAL:
             self._partial(payload, found)
         elif self._parts is not None:
@@ -229,9 +232,9 @@ class PravegaCodec(FrameCodec[Request]):
         elif kind == Type.KEEP_ALIVE:
             found.append(KeepAlive(payload))
         else:
-            raise WireError(f"a message of type {kind} has no place here")
+            found.append(storage.request(kind, payload))
 
-    def _partial(self, payload: bytes, found: list[Request]) -> None:
+    def _partial(self, payload: bytes, found: list[Incoming]) -> None:
         if not payload or payload[0] > _Part.END.value:
             raise WireError("a partial message that is neither begin, middle nor end")
         part = _Part(payload[0])
@@ -250,7 +253,7 @@ class PravegaCodec(FrameCodec[Request]):
             raise WireError("partial messages do not join to a whole one")
         self._message(kind, whole[HEADER.size :], found)
 
-    def _end_block(self, data: bytes, at: int, found: list[Request]) -> None:
+    def _end_block(self, data: bytes, at: int, found: list[Incoming]) -> None:
         writer, offset, promised = self._begin
         end = at + promised
         kind, length = HEADER.unpack_from(data, end)
@@ -266,16 +269,16 @@ class PravegaCodec(FrameCodec[Request]):
             self._begin = (writer, offset, size - promised)
             self._expecting = _Expecting.REST
 
-    def _finish_block(self, block: bytes, found: list[Request]) -> None:
+    def _finish_block(self, block: bytes, found: list[Incoming]) -> None:
         writer, offset, _ = self._begin
         self._block = b""
         self._expecting = _Expecting.MESSAGE
         found.append(AppendBlock(writer, offset, events(block, self._event_bytes_max)))
 
 
-def _merged(requests: list[Request]) -> list[Request]:
+def _merged(requests: list[Incoming]) -> list[Incoming]:
     """Blocks of one writer that follow on each other are one append."""
-    merged: list[Request] = []
+    merged: list[Incoming] = []
     run: list[AppendBlock] = []
     for request in [*requests, None]:
         if isinstance(request, AppendBlock):
@@ -384,6 +387,17 @@ def _interleaved(lengths: array[int], records: Sequence[Buffer]) -> Iterator[Buf
 def message(kind: Type, payload: bytes) -> bytes:
     """A message with its header."""
     return HEADER.pack(kind, len(payload)) + payload
+
+
+def in_parts(whole: bytes) -> bytes:
+    """A message, as partial ones where it is too long for one: its last record may be as large as the limits allow."""
+    if len(whole) <= HEADER.size + MESSAGE_BYTES_MAX:
+        return whole
+    pieces = [whole[at : at + _PART_BYTES] for at in range(0, len(whole), _PART_BYTES)]
+    parts = [_Part.BEGIN, *[_Part.MIDDLE] * (len(pieces) - 2), _Part.END]
+    return b"".join(
+        message(Type.PARTIAL, part.value.to_bytes(1) + piece) for part, piece in zip(parts, pieces, strict=True)
+    )
 
 
 def named(kind: Type, name: Name, rest: bytes = b"") -> bytes:

@@ -1,0 +1,316 @@
+"""The messages for tools, on Pravega's port: what they do to the store, and what is answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fnmatch import translate
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred, succeed
+from twisted.python.failure import Failure
+
+from streamd.interfaces import Core
+from streamd.protocols.base import Reply
+from streamd.store import (
+    BadName,
+    Level,
+    LevelMismatch,
+    NoSuchSegment,
+    ReadFailed,
+    RecordsTruncated,
+    RequestTooLarge,
+    Run,
+    Segment,
+    SegmentExists,
+    SegmentSealed,
+    StoreError,
+    StoreReadOnly,
+)
+from streamd.store.pack import BLOCK_BYTES
+from streamd.wire import storage
+from streamd.wire.fields import Message, to_bytes
+from streamd.wire.pravega import in_parts
+from streamd.wire.storage import RECORDS_MAX, SPLIT_MAX, By, Code, Existing
+
+READ_BYTES_MAX: Final = 2 << 20
+"""One read is answered with at most so much, unless the first record alone is larger."""
+
+# Segments that are looked at for one answer: more would hold the other connections up.
+_LISTED_MAX: Final = 10_000
+
+# A longer pattern is nobody's, and might take its time.
+_PATTERN_CHARACTERS_MAX: Final = 1024
+
+_APPENDER: Final = b"hidden segments\0"
+"""The writer of a hidden segment. Its ack level counts the records, so that an append that comes again is known."""
+assert len(_APPENDER) == 16
+
+_CODES: Final[tuple[tuple[type[StoreError], Code], ...]] = (
+    (NoSuchSegment, Code.NO_SUCH_SEGMENT),
+    (SegmentExists, Code.SEGMENT_EXISTS),
+    (SegmentSealed, Code.SEGMENT_SEALED),
+    (RecordsTruncated, Code.RECORDS_TRUNCATED),
+    (BadName, Code.BAD_NAME),
+    (LevelMismatch, Code.LEVEL_MISMATCH),
+    (StoreReadOnly, Code.READ_ONLY),
+    (ReadFailed, Code.READ_FAILED),
+    (RequestTooLarge, Code.TOO_LARGE),
+)
+
+
+class Storage:
+    """Carries out the messages for tools."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store
+
+    def perform(self, request: Any, bytes_max: int) -> Reply:
+        """Do what is asked; an answer has about `bytes_max` bytes at most."""
+        if isinstance(request, storage.ReadRecords):
+            return self._read(request, bytes_max)
+        return _ACTIONS[type(request)](self, request)
+
+    def refused(self, request: Message, error: StoreError) -> bytes:
+        """The reply to what the store refuses."""
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), Code.BAD_REQUEST)
+        number = offset = 0
+        if isinstance(error, RecordsTruncated):
+            number, offset = error.first_number, error.first_offset
+        elif isinstance(error, LevelMismatch):
+            number = error.stored or 0
+        # A name may be all there is to say, and a name can be long.
+        return to_bytes(storage.Refusal(request.id, code, number, offset, str(error)[:1000]))
+
+    def _visible(self, id: int) -> Segment:
+        segment = self._store.find_id(id)
+        if segment.hidden:
+            raise NoSuchSegment(f"segment {id}")
+        return segment
+
+    def _hidden(self, id: int) -> Segment:
+        segment = self._store.find_id(id)
+        if not segment.hidden:
+            raise StoreError(f"segment {id} is not hidden")
+        return segment
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def _list(self, request: storage.ListSegments) -> bytes:
+        if len(request.pattern) > _PATTERN_CHARACTERS_MAX:
+            raise StoreError(f"a pattern has at most {_PATTERN_CHARACTERS_MAX} characters")
+        fits = re.compile(translate(request.pattern)).match
+        looked_at = self._store.following(request.after, _LISTED_MAX)
+        found = [each for each in looked_at if not each.hidden and each is not self._store.broadcasts]
+        after = looked_at[-1].id if len(looked_at) == _LISTED_MAX else 0
+        return _described(request, [each for each in found if fits(each.name)], after)
+
+    def _named(self, request: storage.NameSegments) -> bytes:
+        found: list[Segment] = []
+        for name in request.names:
+            with suppress(NoSuchSegment):
+                found.append(self._store.find(name))
+        return _described(request, found)
+
+    def _describe(self, request: storage.DescribeSegment) -> bytes:
+        return _described(request, [self._store.find_id(request.segment)])
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def _read(self, request: storage.ReadRecords, bytes_max: int) -> Deferred[bytes]:
+        segment = self._visible(request.segment)
+        found = self._store.read(
+            segment,
+            request.number,
+            bytes_max=max(1, min(request.bytes_max, READ_BYTES_MAX, bytes_max)),
+            records_max=max(1, min(request.records_max, RECORDS_MAX)),
+        )
+        return found.addCallback(self._told, segment, request)
+
+    def _told(self, found: list[Run], segment: Segment, request: storage.ReadRecords) -> bytes:
+        runs = tuple(storage.Run(*run) for run in found)
+        return in_parts(to_bytes(storage.RecordsRead(request.id, segment.first_number, segment.number, runs)))
+
+    def _find(self, request: storage.FindRecord) -> Deferred[bytes]:
+        segment = self._visible(request.segment)
+        return Deferred.fromCoroutine(self._place(segment, request.by, request.place)).addCallback(
+            lambda place: to_bytes(storage.RecordFound(request.id, *place))
+        )
+
+    async def _place(self, segment: Segment, by: int, place: int) -> tuple[int, int]:
+        """The number and the offset of a record; behind the last one there is a place too."""
+        if by == By.TIMESTAMP:
+            by, place = By.NUMBER, await self._number_at(segment, place)
+        if by not in (By.NUMBER, By.OFFSET):
+            raise StoreError(f"{by} is nothing that a record is looked for by")
+        end = segment.number if by == By.NUMBER else segment.offset
+        if not 0 <= place <= end:
+            raise StoreError(f"{place} lies outside of {segment.name!r}, which ends at {end}")
+        if place == end:
+            return segment.number, segment.offset
+        if by == By.NUMBER:
+            runs = await self._store.read(segment, place, bytes_max=1, records_max=1)
+        else:
+            runs = await self._store.read_at(segment, place, bytes_max=1, records_max=1)
+        return runs[0].number, runs[0].offset
+
+    async def _number_at(self, segment: Segment, timestamp: int) -> int:
+        """The first record of this time or later; the next number where there is none."""
+        number = max(await self._store.number_at(segment, timestamp), segment.first_number)
+        while number < segment.number:
+            runs = await self._store.read(segment, number, bytes_max=BLOCK_BYTES)
+            for run in runs:
+                if run.timestamp >= timestamp:
+                    return run.number
+            number = runs[-1].number + runs[-1].batch.count
+            await self._turn()
+        return segment.number
+
+    def _split(self, request: storage.SplitRecords) -> Deferred[bytes]:
+        segment = self._visible(request.segment)
+        if request.parts > SPLIT_MAX:
+            raise RequestTooLarge(f"{request.parts} parts, {SPLIT_MAX} at most")
+        return Deferred.fromCoroutine(
+            self._split_points(segment, request.first, request.end, request.parts)
+        ).addCallback(lambda points: to_bytes(storage.SplitPoints(request.id, points)))
+
+    async def _split_points(self, segment: Segment, first: int, end: int, parts: int) -> tuple[int, ...]:
+        points: list[int] = []
+        if parts < 2 or first >= end:
+            return ()
+        _, begin = await self._place(segment, By.NUMBER, first)
+        _, last = await self._place(segment, By.NUMBER, end)
+        for part in range(1, parts):
+            number, _ = await self._place(segment, By.OFFSET, begin + (last - begin) * part // parts)
+            if max([first, *points[-1:]]) < number < end:
+                points.append(number)
+            await self._turn()
+        return tuple(points)
+
+    def _turn(self) -> Deferred[None]:
+        """Let the other connections have their turn."""
+        turn: Deferred[None] = Deferred()
+        self._core.clock.callLater(0, turn.callback, None)
+        return turn
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def _make(self, request: storage.MakeSegment) -> Deferred[bytes]:
+        def made(segment: Segment) -> bytes:
+            return _described(request, [segment])
+
+        def exists(failure: Failure) -> bytes:
+            failure.trap(SegmentExists)
+            find = self._store.find_hidden if request.hidden else self._store.find
+            return made(find(request.name))
+
+        if request.existing == Existing.REPLACED:
+            if not request.hidden:
+                raise StoreError("only a hidden segment can be replaced")
+            with suppress(NoSuchSegment):
+                # Where this fails, what follows it fails too, and says so.
+                old = self._store.find_hidden(request.name)
+                self._store.delete(old).addErrback(lambda failure: failure.trap(StoreError))
+        done = maybeDeferred(self._store.create, request.name, hidden=request.hidden).addCallback(made)
+        return done.addErrback(exists) if request.existing == Existing.TAKEN else done
+
+    def _append(self, request: storage.AppendRecords) -> Reply:
+        segment = self._hidden(request.segment)
+        batch = request.batch
+        largest = max(batch.lengths, default=0)
+        if largest > self._core.limits.message_bytes_max:
+            limit = self._core.limits.message_bytes_max
+            raise RequestTooLarge(f"a record of {largest} bytes is over the limit of {limit}")
+        level = request.number + batch.count
+        done = self._store.append(segment, batch, writer=_APPENDER, expected=request.number, level=level)
+        return done, to_bytes(storage.RecordsAppended(request.id, level))
+
+    def _publish(self, request: storage.PublishSegments) -> Reply:
+        levels = [Level(self._visible(each.segment), *each[1:]) for each in request.levels]
+        stored = [each.segment.claimed_level(each.writer) for each in levels]
+        again = bool(levels) and all(
+            have is not None and have >= each.level for have, each in zip(stored, levels, strict=True)
+        )
+        parts: list[tuple[Segment, Segment]] = []
+        for part in request.parts:
+            try:
+                parts.append((self._hidden(part.hidden), self._visible(part.target)))
+            except NoSuchSegment:
+                # What was published is no hidden segment any more, and who did it may not know that it is done.
+                if not again:
+                    raise
+        return self._store.publish(parts, levels), to_bytes(storage.SegmentsPublished(request.id, again))
+
+    def _delete(self, request: storage.DeleteHidden) -> Reply:
+        found: list[Segment] = []
+        for id in request.segments:
+            with suppress(NoSuchSegment):
+                found.append(self._hidden(id))
+        deleted: list[Deferred[Any]] = [succeed(None)]
+        for segment in dict.fromkeys(found):
+            with suppress(NoSuchSegment):
+                deleted.append(self._store.delete(segment).addErrback(_is_gone))
+        reply = to_bytes(storage.HiddenDeleted(request.id, len(deleted) - 1))
+        return gatherResults(deleted, consumeErrors=True).addErrback(_first_failure), reply
+
+    def _set_group(self, request: storage.SetGroup) -> Deferred[bytes]:
+        segment = self._visible(request.segment)
+        done = self._store.set_group(segment, request.group, request.position)
+        return done.addCallback(lambda _: _position(request, segment))
+
+    def _get_group(self, request: storage.GetGroup) -> bytes:
+        return _position(request, self._visible(request.segment))
+
+    def _get_level(self, request: storage.GetLevel) -> bytes:
+        level = (self._visible(request.segment).levels or {}).get(request.writer)
+        return to_bytes(storage.LevelFound(request.id, level is not None, level or 0))
+
+
+def _described(request: Message, segments: Sequence[Segment], after: int = 0) -> bytes:
+    found = tuple(
+        storage.SegmentInfo(
+            each.id,
+            each.name,
+            each.first_number,
+            each.number,
+            each.first_offset,
+            each.offset,
+            each.created,
+            each.modified,
+            each.sealed,
+        )
+        for each in segments
+    )
+    return to_bytes(storage.Segments(request.id, found, after))
+
+
+def _position(request: storage.GetGroup | storage.SetGroup, segment: Segment) -> bytes:
+    group = (segment.groups or {}).get(request.group)
+    return to_bytes(storage.GroupPosition(request.id, group is not None, group.position if group is not None else 0))
+
+
+def _is_gone(failure: Failure) -> None:
+    """It is as it should be, by somebody else's doing."""
+    failure.trap(NoSuchSegment)
+
+
+def _first_failure(failure: Failure) -> Failure:
+    return failure.value.subFailure  # type: ignore[no-any-return, union-attr]
+
+
+_ACTIONS: Final[dict[type, Callable[[Storage, Any], Reply]]] = {
+    storage.ListSegments: Storage._list,
+    storage.NameSegments: Storage._named,
+    storage.DescribeSegment: Storage._describe,
+    storage.FindRecord: Storage._find,
+    storage.SplitRecords: Storage._split,
+    storage.MakeSegment: Storage._make,
+    storage.AppendRecords: Storage._append,
+    storage.PublishSegments: Storage._publish,
+    storage.DeleteHidden: Storage._delete,
+    storage.GetGroup: Storage._get_group,
+    storage.SetGroup: Storage._set_group,
+    storage.GetLevel: Storage._get_level,
+}

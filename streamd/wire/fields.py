@@ -1,0 +1,252 @@
+"""Messages as lists of fields: each field turns a value into bytes and back, and a message is its fields in a row.
+
+Who writes a message and who reads it use the same list, so that neither can forget a field. Big endian throughout.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from crc32c import crc32c
+
+from streamd.batch import LENGTH_TYPE, Batch, Buffer
+from streamd.wire import WireError
+
+T = TypeVar("T")
+M = TypeVar("M", bound="Message")
+
+_HEADER: Final = Struct(">ii")
+assert _HEADER.size == 8
+_ID: Final = Struct(">Q")
+_COUNT: Final = Struct(">I")
+_TEXT: Final = Struct(">H")
+_RECORDS: Final = Struct(">III")
+assert _RECORDS.size == 12
+
+
+class Field(ABC, Generic[T]):
+    """One part of a message."""
+
+    @abstractmethod
+    def put(self, value: T, parts: list[Buffer]) -> None:
+        """Add the bytes of a value. ValueError where there is no room for it."""
+
+    @abstractmethod
+    def take(self, data: bytes, at: int) -> tuple[T, int]:
+        """The value that begins here, and where it ends. WireError where there is none."""
+
+
+class Number(Field[int]):
+    """An integer, of a `struct` format. A signed one that counts something is `least` 0."""
+
+    def __init__(self, form: str, least: int | None = None) -> None:
+        self._form = Struct(f">{form}")
+        self._least = least
+
+    def put(self, value: int, parts: list[Buffer]) -> None:
+        try:
+            parts.append(self._form.pack(value))
+        except Exception as error:
+            raise ValueError(f"{value!r}: {error}") from None
+        if self._least is not None and value < self._least:
+            raise ValueError(f"{value} is below {self._least}")
+
+    def take(self, data: bytes, at: int) -> tuple[int, int]:
+        (value,), end = _unpack(self._form, data, at)
+        if self._least is not None and value < self._least:
+            raise WireError(f"{value} is below {self._least}")
+        return value, end
+
+
+class Flag(Field[bool]):
+    """One byte, 1 or 0."""
+
+    def put(self, value: bool, parts: list[Buffer]) -> None:
+        parts.append(b"\1" if value else b"\0")
+
+    def take(self, data: bytes, at: int) -> tuple[bool, int]:
+        if at >= len(data) or data[at] > 1:
+            raise WireError("a flag that is neither 0 nor 1")
+        return data[at] == 1, at + 1
+
+
+class Text(Field[str]):
+    """A length (uint16) and UTF-8."""
+
+    def put(self, value: str, parts: list[Buffer]) -> None:
+        raw = value.encode()
+        if len(raw) >= 1 << 16:
+            raise ValueError(f"a text of {len(raw)} bytes")
+        parts += (_TEXT.pack(len(raw)), raw)
+
+    def take(self, data: bytes, at: int) -> tuple[str, int]:
+        (length,), begin = _unpack(_TEXT, data, at)
+        raw = _slice(data, begin, length)
+        try:
+            return raw.decode(), begin + length
+        except UnicodeDecodeError:
+            raise WireError("a text that is no UTF-8") from None
+
+
+class Fixed(Field[bytes]):
+    """So many bytes."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+
+    def put(self, value: bytes, parts: list[Buffer]) -> None:
+        if len(value) != self._length:
+            raise ValueError(f"{len(value)} bytes where {self._length} are due")
+        parts.append(value)
+
+    def take(self, data: bytes, at: int) -> tuple[bytes, int]:
+        return _slice(data, at, self._length), at + self._length
+
+
+class Row(Field[T]):
+    """A tuple whose items are fields of their own."""
+
+    def __init__(self, kind: Callable[..., T], *fields: Field[Any]) -> None:
+        self._kind = kind
+        self._fields = fields
+
+    def put(self, value: T, parts: list[Buffer]) -> None:
+        for field, item in zip(self._fields, value, strict=True):  # type: ignore[call-overload]
+            field.put(item, parts)
+
+    def take(self, data: bytes, at: int) -> tuple[T, int]:
+        items: list[object] = []
+        for field in self._fields:
+            item, at = field.take(data, at)
+            items.append(item)
+        return self._kind(*items), at
+
+
+class Many(Field[Sequence[T]]):
+    """A count (uint32), and so many of one field: at most `count_max`."""
+
+    def __init__(self, field: Field[T], count_max: int) -> None:
+        self._field = field
+        self._count_max = count_max
+
+    def put(self, value: Sequence[T], parts: list[Buffer]) -> None:
+        if len(value) > self._count_max:
+            raise ValueError(f"{len(value)} at once, {self._count_max} at most")
+        parts.append(_COUNT.pack(len(value)))
+        for item in value:
+            self._field.put(item, parts)
+
+    def take(self, data: bytes, at: int) -> tuple[Sequence[T], int]:
+        (count,), at = _unpack(_COUNT, data, at)
+        if count > self._count_max:
+            raise WireError(f"{count} at once, {self._count_max} at most")
+        items: list[T] = []
+        for _ in range(count):
+            item, at = self._field.take(data, at)
+            items.append(item)
+        return tuple(items), at
+
+
+class Records(Field[Batch]):
+    """A batch, column by column: count, bytes of payload, CRC32C of what follows (uint32 each), lengths, payload.
+
+    Neither end looks at records one by one.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+
+    def put(self, value: Batch, parts: list[Buffer]) -> None:
+        if value.count > self._count_max:
+            raise ValueError(f"{value.count} records at once, {self._count_max} at most")
+        lengths = _swapped(value.lengths)
+        parts += (_RECORDS.pack(value.count, value.size, crc32c(value.payload, crc32c(lengths))), lengths)
+        if value.size:
+            parts.append(value.payload)
+
+    def take(self, data: bytes, at: int) -> tuple[Batch, int]:
+        (count, size, crc), begin = _unpack(_RECORDS, data, at)
+        if count > self._count_max:
+            raise WireError(f"{count} records at once, {self._count_max} at most")
+        middle = begin + 4 * count
+        end = middle + size
+        if end > len(data):
+            raise WireError(f"{count} records of {size} bytes in {len(data) - begin}")
+        whole = memoryview(data)[begin:end]
+        if crc32c(whole) != crc:
+            raise WireError("records do not match their checksum")
+        lengths = array(LENGTH_TYPE)
+        lengths.frombytes(data[begin:middle])
+        if sys.byteorder == "little":
+            lengths.byteswap()
+        if sum(lengths) != size:
+            raise WireError(f"records of {sum(lengths)} bytes in {size}")
+        return Batch(lengths, whole[4 * count :]), end
+
+
+@dataclass(frozen=True)
+class Message:
+    """A request or a reply: a type, a request id, and the fields behind it."""
+
+    type: ClassVar[int]
+    fields: ClassVar[tuple[Field[Any], ...]] = ()
+    """One for each attribute but the id, in their order."""
+
+    id: int
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it keeps in memory."""
+        return 256
+
+    @property
+    def reads(self) -> bool:
+        """Whether it must see this connection's earlier writes."""
+        return True
+
+
+def to_bytes(message: Message) -> bytes:
+    """A message with its header. ValueError where a field has no room for its value."""
+    parts: list[Buffer] = [_ID.pack(message.id)]
+    names: tuple[str, ...] = message.__match_args__[1:]
+    for name, field in zip(names, message.fields, strict=True):
+        field.put(getattr(message, name), parts)
+    return b"".join([_HEADER.pack(message.type, sum(map(len, parts))), *parts])
+
+
+def from_payload(kind: type[M], payload: bytes) -> M:
+    """The message of this kind in a payload, which it fills. WireError where there is none."""
+    (id,), at = _unpack(_ID, payload, 0)
+    values: list[object] = []
+    for field in kind.fields:
+        value, at = field.take(payload, at)
+        values.append(value)
+    if at != len(payload):
+        raise WireError(f"{len(payload) - at} bytes behind the last field")
+    return kind(id, *values)
+
+
+def _swapped(lengths: array[int]) -> bytes:
+    if sys.byteorder == "little":
+        lengths = lengths[:]
+        lengths.byteswap()
+    return lengths.tobytes()
+
+
+def _unpack(form: Struct, data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    end = at + form.size
+    if end > len(data):
+        raise WireError("a message ends inside one of its fields")
+    return form.unpack_from(data, at), end
+
+
+def _slice(data: bytes, at: int, length: int) -> bytes:
+    if at + length > len(data):
+        raise WireError("a message ends inside one of its fields")
+    return data[at : at + length]

@@ -1,0 +1,439 @@
+"""Messages for tools, on Pravega's port beside Pravega's own: segments and records by number, column by column.
+
+The frame is Pravega's: type i32, length i32, payload. The types begin at 10000, where Pravega never had any. Each
+payload begins with a request id, 8 bytes of the client's choice, which the reply repeats. Requests and replies are
+lists of fields (`streamd.wire.fields`), and both ends are made of the same list; ``docs/protocols/pravega.md`` has
+them as tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, get_args
+
+from streamd.batch import Batch
+from streamd.wire import WireError
+from streamd.wire.fields import Fixed, Flag, Many, Message, Number, Records, Row, Text, from_payload
+
+FIRST_TYPE: Final = 10_000
+"""The types of these messages begin here."""
+
+RECORDS_MAX: Final = 1 << 18
+"""How many records one message may have."""
+
+NAMES_MAX: Final = 10_000
+"""How many segments one request may name."""
+
+PARTS_MAX: Final = 10_000
+"""How many hidden segments may be published, or deleted, at once."""
+
+LEVELS_MAX: Final = 1000
+"""How many ack levels may be raised at once."""
+
+SPLIT_MAX: Final = 1000
+"""Into how many parts a range of records may be split."""
+
+
+class Code(IntEnum):
+    """Why a request is refused."""
+
+    NO_SUCH_SEGMENT = 1
+    SEGMENT_EXISTS = 2
+    SEGMENT_SEALED = 3
+    RECORDS_TRUNCATED = 4
+    BAD_NAME = 5
+    LEVEL_MISMATCH = 6
+    READ_ONLY = 7
+    READ_FAILED = 8
+    TOO_LARGE = 9
+    BAD_REQUEST = 10
+
+
+class By(IntEnum):
+    """What a record is looked for by."""
+
+    NUMBER = 0
+    OFFSET = 1
+    TIMESTAMP = 2
+
+
+class Existing(IntEnum):
+    """What becomes of a segment that has the name already."""
+
+    REFUSED = 0
+    TAKEN = 1
+    REPLACED = 2
+
+
+class SegmentInfo(NamedTuple):
+    """What is known of a segment. Its `id` stays when the name is given to another one."""
+
+    id: int
+    name: str
+    first_number: int
+    """The first retained record."""
+    number: int
+    """The number that the next record gets."""
+    first_offset: int
+    offset: int
+    created: int
+    """When, in microseconds since 1970, as all timestamps."""
+    modified: int
+    sealed: bool
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return self.number - self.first_number
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they take, counted as offsets are."""
+        return self.offset - self.first_offset
+
+
+class Run(NamedTuple):
+    """Records that follow each other and share tag and timestamp."""
+
+    number: int
+    offset: int
+    timestamp: int
+    tag: int
+    batch: Batch
+
+
+class Part(NamedTuple):
+    """A hidden segment, and the segment whose records its records become; both by id."""
+
+    hidden: int
+    target: int
+
+
+class LevelChange(NamedTuple):
+    """An ack level of a writer in a segment, to be raised from what is expected to be stored."""
+
+    segment: int
+    writer: bytes
+    expected: int
+    level: int
+
+
+_COUNTED: Final = Number("q", least=0)
+_SIGNED: Final = Number("q")
+_SMALL: Final = Number("I")
+_TEXT: Final = Text()
+_FLAG: Final = Flag()
+_INFO: Final = Row(SegmentInfo, _COUNTED, _TEXT, *[_COUNTED] * 4, _SIGNED, _SIGNED, _FLAG)
+_RUN: Final = Row(Run, _COUNTED, _COUNTED, _SIGNED, _SMALL, Records(1 << 31))
+_PART: Final = Row(Part, _COUNTED, _COUNTED)
+_LEVEL: Final = Row(LevelChange, _COUNTED, Fixed(16), _COUNTED, _COUNTED)
+
+
+@dataclass(frozen=True)
+class Change(Message):
+    """A request whose reply comes when it is on disk."""
+
+    @property
+    def reads(self) -> bool:
+        return False
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ListSegments(Message):
+    """Segments whose name fits a shell pattern, in the order of their ids: those above `after`, so many at a time."""
+
+    type = FIRST_TYPE
+    fields = (_TEXT, _COUNTED)
+    pattern: str
+    after: int
+
+
+@dataclass(frozen=True)
+class NameSegments(Message):
+    """The segments of these names, as far as there are any."""
+
+    type = FIRST_TYPE + 1
+    fields = (Many(_TEXT, NAMES_MAX),)
+    names: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        return 256 + 64 * len(self.names)
+
+
+@dataclass(frozen=True)
+class DescribeSegment(Message):
+    """The segment of this id."""
+
+    type = FIRST_TYPE + 2
+    fields = (_COUNTED,)
+    segment: int
+
+
+@dataclass(frozen=True)
+class ReadRecords(Message):
+    """Records from a number on: at least one where there is one, then up to these limits and the daemon's own."""
+
+    type = FIRST_TYPE + 3
+    fields = (_COUNTED, _COUNTED, _COUNTED, _SMALL)
+    segment: int
+    number: int
+    records_max: int
+    bytes_max: int
+
+
+@dataclass(frozen=True)
+class FindRecord(Message):
+    """A record by its number, by an offset inside it, or the first one from a time on."""
+
+    type = FIRST_TYPE + 4
+    fields = (_COUNTED, Number("B"), _SIGNED)
+    segment: int
+    by: int
+    place: int
+
+
+@dataclass(frozen=True)
+class SplitRecords(Message):
+    """Where to cut a range of records so that it falls into parts of about the same size."""
+
+    type = FIRST_TYPE + 5
+    fields = (_COUNTED, _COUNTED, _COUNTED, _SMALL)
+    segment: int
+    first: int
+    end: int
+    parts: int
+
+
+@dataclass(frozen=True)
+class MakeSegment(Change):
+    """Make a segment, or a hidden one. `existing` says what becomes of one that has the name."""
+
+    type = FIRST_TYPE + 6
+    fields = (_TEXT, _FLAG, Number("B"))
+    name: str
+    hidden: bool
+    existing: int
+
+
+@dataclass(frozen=True)
+class AppendRecords(Change):
+    """Append to a hidden segment, whose next record has this number. What is stored already is not stored again."""
+
+    type = FIRST_TYPE + 7
+    fields = (_COUNTED, _COUNTED, Records(RECORDS_MAX))
+    segment: int
+    number: int
+    batch: Batch
+
+    @property
+    def size(self) -> int:
+        return self.batch.size + 4 * self.batch.count
+
+
+@dataclass(frozen=True)
+class PublishSegments(Change):
+    """Make hidden segments part of their targets and raise ack levels: all of it, or nothing."""
+
+    type = FIRST_TYPE + 8
+    fields = (Many(_PART, PARTS_MAX), Many(_LEVEL, LEVELS_MAX))
+    parts: tuple[Part, ...]
+    levels: tuple[LevelChange, ...]
+
+    @property
+    def size(self) -> int:
+        return 256 + 64 * (len(self.parts) + len(self.levels))
+
+
+@dataclass(frozen=True)
+class DeleteHidden(Change):
+    """Delete hidden segments, as far as they are there."""
+
+    type = FIRST_TYPE + 9
+    fields = (Many(_COUNTED, PARTS_MAX),)
+    segments: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return 256 + 64 * len(self.segments)
+
+
+@dataclass(frozen=True)
+class GetGroup(Message):
+    """Where a reader group stands."""
+
+    type = FIRST_TYPE + 10
+    fields = (_COUNTED, _TEXT)
+    segment: int
+    group: str
+
+
+@dataclass(frozen=True)
+class SetGroup(Change):
+    """Put a reader group at a position: all below is acknowledged, nothing above."""
+
+    type = FIRST_TYPE + 11
+    fields = (_COUNTED, _TEXT, _COUNTED)
+    segment: int
+    group: str
+    position: int
+
+
+@dataclass(frozen=True)
+class GetLevel(Message):
+    """A writer's ack level in a segment."""
+
+    type = FIRST_TYPE + 12
+    fields = (_COUNTED, Fixed(16))
+    segment: int
+    writer: bytes
+
+
+# -- replies -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Segments(Message):
+    """Segments; where there may be more, `after` is what to ask for next, else 0."""
+
+    type = FIRST_TYPE + 100
+    fields = (Many(_INFO, 1 << 20), _COUNTED)
+    segments: tuple[SegmentInfo, ...]
+    after: int
+
+
+@dataclass(frozen=True)
+class RecordsRead(Message):
+    """Records in runs, and what the segment has: the first retained number and the next one."""
+
+    type = FIRST_TYPE + 101
+    fields = (_COUNTED, _COUNTED, Many(_RUN, 1 << 20))
+    first_number: int
+    number: int
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class RecordFound(Message):
+    """A record's number, and the offset where it begins."""
+
+    type = FIRST_TYPE + 102
+    fields = (_COUNTED, _COUNTED)
+    number: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class SplitPoints(Message):
+    """The first numbers of all parts but the first, ascending: fewer than were asked for where there is little."""
+
+    type = FIRST_TYPE + 103
+    fields = (Many(_COUNTED, SPLIT_MAX),)
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RecordsAppended(Message):
+    """They are stored; the next record has this number."""
+
+    type = FIRST_TYPE + 104
+    fields = (_COUNTED,)
+    number: int
+
+
+@dataclass(frozen=True)
+class SegmentsPublished(Message):
+    """It is done; `again` where that was so before."""
+
+    type = FIRST_TYPE + 105
+    fields = (_FLAG,)
+    again: bool
+
+
+@dataclass(frozen=True)
+class HiddenDeleted(Message):
+    """None of them is there any more; so many were."""
+
+    type = FIRST_TYPE + 106
+    fields = (_SMALL,)
+    count: int
+
+
+@dataclass(frozen=True)
+class GroupPosition(Message):
+    """Where a reader group stands, if there is one."""
+
+    type = FIRST_TYPE + 107
+    fields = (_FLAG, _COUNTED)
+    known: bool
+    position: int
+
+
+@dataclass(frozen=True)
+class LevelFound(Message):
+    """A writer's ack level, if it has one."""
+
+    type = FIRST_TYPE + 108
+    fields = (_FLAG, _COUNTED)
+    known: bool
+    level: int
+
+
+@dataclass(frozen=True)
+class Refusal(Message):
+    """No, for this reason.
+
+    Where records are truncated, number and offset are those of the first retained one; where a level does not fit,
+    `number` is the stored one.
+    """
+
+    type = FIRST_TYPE + 199
+    fields = (Number("H"), _COUNTED, _COUNTED, _TEXT)
+    code: int
+    number: int
+    offset: int
+    text: str
+
+
+Request = (
+    ListSegments
+    | NameSegments
+    | DescribeSegment
+    | ReadRecords
+    | FindRecord
+    | SplitRecords
+    | MakeSegment
+    | AppendRecords
+    | PublishSegments
+    | DeleteHidden
+    | GetGroup
+    | SetGroup
+    | GetLevel
+)
+Reply = (
+    Segments
+    | RecordsRead
+    | RecordFound
+    | SplitPoints
+    | RecordsAppended
+    | SegmentsPublished
+    | HiddenDeleted
+    | GroupPosition
+    | LevelFound
+    | Refusal
+)
+
+REQUESTS: Final[dict[int, Any]] = {each.type: each for each in get_args(Request)}
+REPLIES: Final[dict[int, Any]] = {each.type: each for each in get_args(Reply)}
+
+
+def request(kind: int, payload: bytes) -> Request:
+    """The request in a message of this type. WireError where it is none."""
+    if kind not in REQUESTS:
+        raise WireError(f"a message of type {kind} has no place here")
+    found: Request = from_payload(REQUESTS[kind], payload)
+    return found
