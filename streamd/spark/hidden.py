@@ -1,0 +1,193 @@
+"""Hidden segments for the sink: tasks write them, the driver publishes them. Both outlive a restart of the daemon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from uuid import UUID
+
+from streamd.batch import Batch
+from streamd.client import StorageClient, StorageRefused
+from streamd.client.errors import ClientError, ConnectionLost
+from streamd.wire.storage import PARTS_MAX, LevelChange, Part
+
+T = TypeVar("T")
+Recover = Callable[[StorageClient], object]
+
+SINKS: Final = "spark/sinks"
+"""The segment that keeps how far each query is. It has no records."""
+
+RECONNECT_SECONDS_MAX: Final = 60.0
+"""How long a daemon may be away before a task or a commit fails."""
+
+UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
+"""So much is kept to be sent again after a lost connection."""
+
+_PAUSE_SECONDS_FIRST: Final = 0.05
+_PAUSE_SECONDS_MAX: Final = 2.0
+
+
+class Retrying:
+    """A connection that is made again when it is lost."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        self._client: StorageClient | None = None
+
+    def run(
+        self, operation: Callable[[StorageClient], T], recover: Callable[[StorageClient], object] | None = None
+    ) -> T:
+        """Carry something out that can be done twice, on a new connection where the old one is lost.
+
+        `recover` is done first on each new one. ConnectionLost comes when there was none for too long.
+        """
+        end = time.monotonic() + RECONNECT_SECONDS_MAX
+        pause = _PAUSE_SECONDS_FIRST
+        while True:
+            try:
+                if self._client is None:
+                    self._client = StorageClient(self.server).connect()
+                    if recover is not None:
+                        recover(self._client)
+                return operation(self._client)
+            except ConnectionLost:
+                self.hang_up()
+                if time.monotonic() > end:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+    def hang_up(self) -> None:
+        """End the connection; what is awaited on it is not waited for."""
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(ClientError):
+                client.close()
+
+
+class HiddenWriter:
+    """One task's hidden segments, one for each topic. Those that are not finished are deleted in the end."""
+
+    def __init__(self, server: str, name: str, *, create_topics: bool) -> None:
+        self._connection = Retrying(server)
+        self._name = name
+        self._create_topics = create_topics
+        self._parts: dict[str, Part] = {}
+        self._numbers: dict[int, int] = {}
+        self._unacknowledged: list[tuple[int, int, Batch]] = []
+        self._unacknowledged_bytes = 0
+        self._finished = False
+
+    def append(self, topic: str, batch: Batch) -> None:
+        """Write records for a topic. They are on disk after `finish`."""
+        if topic not in self._parts:
+            self._parts[topic] = self._run(lambda client: self._open(client, topic))
+        hidden = self._parts[topic].hidden
+        number = self._numbers.get(hidden, 0)
+        self._numbers[hidden] = number + batch.count
+        self._run(lambda client: client.append(hidden, number, batch))
+        # Only now: what is sent again on a new connection is what was sent before it.
+        self._unacknowledged.append((hidden, number, batch))
+        self._unacknowledged_bytes += batch.size + 4 * batch.count
+        if self._unacknowledged_bytes >= UNACKNOWLEDGED_BYTES_MAX:
+            self._flush()
+
+    def finish(self) -> tuple[Part, ...]:
+        """Wait until all is on disk; returns what is to be published."""
+        self._flush()
+        self._finished = True
+        return tuple(self._parts.values())
+
+    def _open(self, client: StorageClient, topic: str) -> Part:
+        try:
+            target = client.create(topic, exists_ok=True) if self._create_topics else client.segment(topic)
+        except StorageRefused as error:
+            if error.reason == "NoSuchSegment":
+                raise ClientError(f"there is no topic {topic!r}: create it, or set createTopics to true") from None
+            raise
+        return Part(client.create_hidden(f"{self._name}/{len(self._parts)}", replace=True), target.id)
+
+    def _run(self, operation: Callable[[StorageClient], T]) -> T:
+        return self._connection.run(operation, self._send_again)
+
+    def _send_again(self, client: StorageClient) -> None:
+        """What is stored already is known by its number, and not stored twice."""
+        for hidden, number, batch in self._unacknowledged:
+            client.append(hidden, number, batch)
+
+    def _flush(self) -> None:
+        self._run(lambda client: client.flush())
+        self._unacknowledged.clear()
+        self._unacknowledged_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.hang_up()
+        if not self._finished:
+            Delivery(self._connection.server, list(self._parts.values())).abandon()
+
+
+class Delivery:
+    """What the tasks of one batch have written, as the driver sees it."""
+
+    def __init__(self, server: str, parts: Sequence[Part]) -> None:
+        self._server = server
+        self._parts = parts
+
+    def publish_once(self, writer: UUID, level: int) -> bool:
+        """Publish all of it, unless this writer's ack level says that this was done. Whether it was done now."""
+
+        def publish(client: StorageClient) -> bool:
+            sinks = client.create(SINKS, exists_ok=True).id
+            stored = client.level(sinks, writer.bytes) or 0
+            return client.publish(self._parts, [LevelChange(sinks, writer.bytes, min(stored, level), level)])
+
+        return self._run(publish)
+
+    def publish(self) -> None:
+        """Publish all of it, where no ack level tells whether that was done before."""
+        tried = False
+
+        def publish(client: StorageClient) -> None:
+            nonlocal tried
+            if not (tried and self._are_gone(client)):
+                tried = True
+                client.publish(self._parts)
+
+        self._run(publish)
+
+    def abandon(self) -> None:
+        """Drop what was not published. What can't be dropped now expires by itself."""
+        with suppress(ClientError), StorageClient(self._server) as client:
+            client.delete_hidden([part.hidden for part in self._parts])
+
+    def _are_gone(self, client: StorageClient) -> bool:
+        """Whether the hidden segments are there no more: then the connection was lost after they were published."""
+        for part in self._parts:
+            try:
+                client.segment(part.hidden)
+            except StorageRefused as error:
+                if error.reason != "NoSuchSegment":
+                    raise
+            else:
+                return False
+        return True
+
+    def _run(self, operation: Callable[[StorageClient], T]) -> T:
+        if len(self._parts) > PARTS_MAX:
+            raise ClientError(
+                f"{len(self._parts)} pairs of a partition and a topic at once, {PARTS_MAX} at most: "
+                "repartition by topic, or write fewer topics at a time"
+            )
+        connection = Retrying(self._server)
+        try:
+            return connection.run(operation)
+        finally:
+            connection.hang_up()
