@@ -356,7 +356,7 @@ class SegmentsPublished(Message):
 
 @dataclass(frozen=True)
 class HiddenDeleted(Message):
-    """None of them is there any more; so many were."""
+    """None of them is there any more; so many were found."""
 
     type = FIRST_TYPE + 106
     fields = (_SMALL,)
