@@ -114,9 +114,9 @@ class Session(ABC, Generic[R]):
         yield from ()
 
     @property
-    @abstractmethod
     def is_waiting(self) -> bool:
-        """Whether the daemon owes us something."""
+        """Whether somebody waits for the daemon: for an answer, or until it takes what is sent."""
+        return bool(self._room)
 
     @property
     def is_sending(self) -> bool:
@@ -222,7 +222,7 @@ class OrderedSession(Session[R]):
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._asked)
+        return bool(self._asked) or super().is_waiting
 
     def _ask(self, data: bytes, count: int, meaning: Callable[[list[R]], T]) -> Answer[T]:
         """Send what gets so many replies; the answer is what `meaning` makes of them, or the ClientError it raises."""
@@ -257,9 +257,7 @@ class OrderedSession(Session[R]):
     def _received(self, replies: list[R]) -> None:
         at = 0
         finished: list[_Asked[R]] = []
-        while at < len(replies):
-            if not self._asked:
-                raise WireError("a reply that nobody asked for")
+        while at < len(replies) and self._asked:
             asked = self._asked[0]
             missing = asked.count - len(asked.replies)
             taken = replies[at : at + missing] if at or missing < len(replies) else replies
@@ -268,15 +266,16 @@ class OrderedSession(Session[R]):
             else:
                 asked.replies = taken
             at += len(taken)
-            if len(asked.replies) < asked.count:
-                break
-            self._asked.popleft()
-            self._asked_bytes -= asked.size
-            finished.append(asked)
+            if len(asked.replies) == asked.count:
+                self._asked.popleft()
+                self._asked_bytes -= asked.size
+                finished.append(asked)
         # Only now: who waited may ask for the next thing at once.
         for wrong in [asked.finish() for asked in finished]:
             if wrong is not None:
                 raise wrong
+        if at < len(replies):
+            raise WireError("a reply that nobody asked for")
 
     def _abandoned(self) -> list[Answer[Any]]:
         asked, self._asked = self._asked, deque()
