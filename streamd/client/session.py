@@ -4,7 +4,7 @@ A session's operations are generators. They put bytes into the session and ``yie
 runs them (`streamd.client.blocking`, `streamd.client.asynchronous`) moves the bytes:
 
     def create(self, name: str) -> Steps[None]:
-        refused = yield from self._ask(command_line(Create(name)))
+        yield from self._ask(command_line(Create(name)), 1, meaning)
 
 So many operations can be on their way at once, and each is written once.
 """

@@ -14,7 +14,7 @@ from streamd.wire import WireError
 from streamd.wire.smq_client import Outcome, Response, SmqReplies, pull_frames, push_frames
 
 # Pulls that are on their way at once.
-_PULLS_AT_ONCE: Final = 1024
+_PULLS_AT_ONCE: Final = 4096
 
 # By number: quicker than to ask the enumeration.
 _TYPES: Final = tuple(Type)

@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,8 @@ from twisted.trial.unittest import TestCase
 
 from streamd.client import ConnectionLost, ProtocolBroken, Refused, Timeout
 from streamd.client.asynchronous import FastStreamClient, PravegaClient, SespClient, SmqClient
-from tests.client.test_blocking import address, listener
+from tests.client.driver import Endless
+from tests.client.test_blocking import address, deaf, listener
 from tests.daemon import Daemon
 from tests.protocols.test_sockets import write_certificate
 
@@ -236,15 +237,18 @@ class Suite(Base):
 
         return self.carry_out(main())
 
+    def test_deaf(self) -> Any:
+        """Connecting takes no longer than it may."""
+
+        async def main() -> None:
+            with deaf() as where:
+                await self.raises(Timeout, SespClient(where, connect_seconds_max=0.05, **self.options).connect())
+
+        return self.carry_out(main())
+
     def test_silent(self) -> Any:
         """Somebody who never answers, or takes nothing, is given up, and few of endless records were taken."""
-        taken = 0
-
-        def endless() -> Iterator[bytes]:
-            nonlocal taken
-            while True:
-                taken += 1
-                yield bytes(100_000)
+        endless = Endless()
 
         async def main() -> None:
             with listener() as where:
@@ -253,9 +257,9 @@ class Suite(Base):
                 await client.close()
             with listener() as where:
                 client = FastStreamClient(where, reply_seconds_max=0.05, **self.options)
-                await self.raises(Timeout, client.enqueue(1, endless()))
+                await self.raises(Timeout, client.enqueue(1, endless))
                 await client.close()
-            self.assertLess(taken, 1000)
+            self.assertLess(endless.taken_bytes, 100 << 20)
 
         return self.carry_out(main())
 

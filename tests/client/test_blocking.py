@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -28,6 +28,7 @@ from streamd.client import (
 )
 from streamd.client.address import TcpAddress, UnixAddress, parse_address
 from streamd.wire.sesp import message_lines
+from tests.client.driver import Endless
 from tests.daemon import CHECKOUT, Daemon
 from tests.protocols.test_sockets import write_certificate
 
@@ -82,6 +83,18 @@ def listener(answer: bytes = b"", count: int = 1) -> Iterator[str]:
             thread.join(60)
             for connection in taken:
                 connection.close()
+
+
+@contextmanager
+def deaf() -> Iterator[str]:
+    """Somebody who does not even take a connection: all places in the queue are taken."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 class AddressTests(SynchronousTestCase):
@@ -252,6 +265,11 @@ class BadPeerTests(SynchronousTestCase):
             # And it stays like that.
             self.assertRaises(ConnectionLost, client.connect)
 
+    def test_deaf(self) -> None:
+        """Connecting takes no longer than it may."""
+        with deaf() as where:
+            self.assertRaises(Timeout, SespClient(where, connect_seconds_max=0.05).connect)
+
     def test_silent(self) -> None:
         """Somebody who never answers is given up."""
         for kind in (SespClient, SmqClient, FastStreamClient, PravegaClient):
@@ -268,18 +286,11 @@ class BadPeerTests(SynchronousTestCase):
 
     def test_slow(self) -> None:
         """Somebody who takes nothing makes us wait: of endless records few are taken before that is given up."""
-        taken = 0
-
-        def endless() -> Iterator[bytes]:
-            nonlocal taken
-            while True:
-                taken += 1
-                yield bytes(100_000)
-
+        endless = Endless()
         with listener() as where:
             client = FastStreamClient(where, reply_seconds_max=0.05)
-            self.assertRaises(Timeout, client.enqueue, 1, endless())
-        self.assertLess(taken, 1000)
+            self.assertRaises(Timeout, client.enqueue, 1, endless)
+        self.assertLess(endless.taken_bytes, 100 << 20)
 
     def test_nonsense(self) -> None:
         """Somebody who speaks something else is not taken for a daemon."""

@@ -123,8 +123,10 @@ class Connection(Generic[S]):
             self._transport.close()
             # A daemon that takes nothing more does not keep us.
             late = self._framework.txaio.call_later(self._target.reply_seconds_max, self._transport.abort)
-            await self._wait(self._gone)
-            late.cancel()
+            try:
+                await self._wait(self._gone)
+            finally:
+                late.cancel()
 
     def abort(self, error: ClientError) -> None:
         """Hang up."""
