@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
@@ -18,6 +18,8 @@ from streamd.spark.sink import BATCH_PROPERTY, QUERY_PROPERTY
 from tests.spark.failing import RAISE, FailingSource, Hooks
 from tests.spark.session import SparkCase, spark
 
+T = TypeVar("T")
+
 
 class SinkCase(SparkCase):
     def setUp(self) -> None:
@@ -26,6 +28,14 @@ class SinkCase(SparkCase):
 
     def where(self) -> dict[str, str]:
         return {"server": self.server}
+
+    def do(self, call: Callable[..., T], *args: Any, **more: Any) -> Deferred[T]:
+        def active() -> T:
+            # Spark looks for the source of a write in the thread's active session; this makes ours that.
+            spark().createDataFrame([(0,)], "id int")
+            return call(*args, **more)
+
+        return super().do(active)
 
     def save(self, frame: DataFrame, **options: object) -> None:
         frame.write.format("streamd").mode("append").options(**self.options(**options)).save()
@@ -157,8 +167,6 @@ class StreamTests(SinkCase):
         return self.do(self._commit_raises)
 
     def _commit_raises(self) -> None:
-        # Spark looks for packages with sources once, and not at all where somebody was registered before.
-        spark().read.format("streamd").load()
         spark().dataSource.register(FailingSource)
         hooks = str(self.hooks.directory)
         for place, written in (("before", (0,)), ("after", (0, 1))):
