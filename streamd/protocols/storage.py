@@ -29,6 +29,7 @@ from streamd.store import (
     StoreReadOnly,
 )
 from streamd.store.pack import BLOCK_BYTES
+from streamd.store.segment import info
 from streamd.wire import storage
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.pravega import in_parts
@@ -130,8 +131,8 @@ class Storage:
         return found.addCallback(self._told, segment, request)
 
     def _told(self, found: list[Run], segment: Segment, request: storage.ReadRecords) -> bytes:
-        runs = tuple(storage.Run(*run) for run in found)
-        return in_parts(to_bytes(storage.RecordsRead(request.id, segment.first_number, segment.number, runs)))
+        read = storage.RecordsRead(request.id, segment.first_number, segment.number, tuple(found))
+        return in_parts(to_bytes(read))
 
     def _find(self, request: storage.FindRecord) -> Deferred[bytes]:
         segment = self._visible(request.segment)
@@ -269,21 +270,7 @@ class Storage:
 
 
 def _described(request: Message, segments: Sequence[Segment], after: int = 0) -> bytes:
-    found = tuple(
-        storage.SegmentInfo(
-            each.id,
-            each.name,
-            each.first_number,
-            each.number,
-            each.first_offset,
-            each.offset,
-            each.created,
-            each.modified,
-            each.sealed,
-        )
-        for each in segments
-    )
-    return to_bytes(storage.Segments(request.id, found, after))
+    return to_bytes(storage.Segments(request.id, tuple(map(info, segments)), after))
 
 
 def _position(request: storage.GetGroup | storage.SetGroup, segment: Segment) -> bytes:

@@ -21,22 +21,13 @@ from streamd.store.frame import EVENT_HEADER_BYTES, TAG_RAW, span
 from streamd.store.pack import block_crc, block_pieces
 from streamd.store.segment import BROADCAST, PACKS, Extent, Segment
 from streamd.store.segments import Segments
+from streamd.views import Run as Run
 
 # Extents that lie close together are fetched with one call: small commits are 130 bytes apart.
 _GAP_BYTES_MAX: Final = 4096
 _FETCH_BYTES_MAX: Final = 1 << 20
 # Each costs some microseconds: a read of many small commits must not hold the reactor up.
 _EXTENTS_MAX: Final = 512
-
-
-class Run(NamedTuple):
-    """Records that follow each other and share tag and timestamp."""
-
-    number: int
-    offset: int
-    timestamp: int
-    tag: int
-    batch: Batch
 
 
 class Want(NamedTuple):

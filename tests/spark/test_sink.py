@@ -155,7 +155,8 @@ class StreamTests(SinkCase):
         self.run_query()
         self.assertEqual(self.written("t"), self.lines(0, 1, 2))
         for topic in ("t", "other"):
-            (self.checkpoint / "commits" / "2").unlink()
+            for name in ("2", ".2.crc"):
+                (self.checkpoint / "commits" / name).unlink()
             self.run_query(topic)
         self.assertEqual((self.written("t"), self.written("other")), (self.lines(0, 1, 2), []))
         self.add(3)
