@@ -517,7 +517,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._held_bytes = held
         if delta:
             load.change(delta)
-        if load.must_wait(held, busy):
+        if load.must_wait(held, busy) or self._asked_bytes > self.core.store.pace.bytes:
             self._pause_for(_CROWDED)
             load.wait(self)
         elif self._pause & _CROWDED:

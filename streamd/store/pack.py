@@ -130,6 +130,8 @@ class PackWriter:
 
     def _flush(self) -> None:
         self._file.write(self._written, self._buffers)
+        # Little by little: one sync of the whole file would hold those of the journal up for as long as it takes.
+        self._file.sync(metadata=False)
         self._written += self._buffered
         self._buffers = []
         self._buffered = 0
