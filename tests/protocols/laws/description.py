@@ -100,6 +100,10 @@ class Description(ABC):
     def ask(self) -> Exchange:
         """A small question at any time, which changes nothing."""
 
+    def flood(self) -> Exchange:
+        """What to send again and again without taking the answers, each of which has its own."""
+        return self.ask()
+
     @abstractmethod
     def write(self, record: bytes) -> Exchange:
         """Store a record, which is ASCII. The answer comes when it is on disk."""

@@ -86,6 +86,9 @@ class FastStream(Description):
     def ask(self) -> Exchange:
         return Exchange(PING, PONG)
 
+    def flood(self) -> Exchange:
+        return Exchange(one(CHECK, 7), state(7, True))
+
     def write(self, record: bytes) -> Exchange:
         # An enqueue is not answered. A ping behind it is, and not before it.
         return Exchange(single(7, record) + PING, PONG)

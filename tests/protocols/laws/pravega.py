@@ -138,6 +138,10 @@ class Pravega(Description):
     def ask(self) -> Exchange:
         return Exchange(message(Type.KEEP_ALIVE, b""), message(Type.KEEP_ALIVE, b""))
 
+    def flood(self) -> Exchange:
+        alive = message(Type.KEEP_ALIVE, bytes(500))
+        return Exchange(alive, alive)
+
     def write(self, record: bytes) -> Exchange:
         asked = block(self._level, event(record), writer=self._writer)
         self._level += HEADER.size + len(record)

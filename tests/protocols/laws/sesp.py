@@ -91,6 +91,9 @@ class Sesp(Description):
     def ask(self) -> Exchange:
         return Exchange(b"$0\n", b"+\n")
 
+    def flood(self) -> Exchange:
+        return self.write(b"")
+
     def write(self, record: bytes) -> Exchange:
         return Exchange(b">%b\n" % record, b"+\n")
 

@@ -76,6 +76,9 @@ class Smq(Description):
         # A push that is refused: a pull would take something.
         return Exchange(pack(">BQ", 0, 0), REFUSED)
 
+    def flood(self) -> Exchange:
+        return self.write(b"")
+
     def write(self, record: bytes) -> Exchange:
         return Exchange(push(0, len(record), record), PUSHED)
 

@@ -67,7 +67,7 @@ class Slow(HeldLaw):
         peer, spoken = self.opened(rig)
         witness, other = self.opened(rig, 1)
         peer.wire.slow = True
-        told = self.flood(rig, peer, spoken.ask())
+        told = self.flood(rig, peer, spoken.flood())
         self.talk(witness, other.write(b"still here"))
         self.assertTrue(peer.take_all() == told)
         self.assertTrue(peer.read)
