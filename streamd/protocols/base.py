@@ -16,6 +16,7 @@ from abc import ABCMeta, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Union
 
@@ -29,6 +30,8 @@ from twisted.internet.interfaces import (
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -146,6 +149,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._turn: IDelayedCall | None = None
         self._frame_began: float | None = None
         self._direct = False
+        self._put: Callable[[bytes], None] = _nowhere
 
     # -- for the protocols ---------------------------------------------------------------------------------------------
 
@@ -199,6 +203,10 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         one at a time, so that it may be said as late as when the reply is made.
         """
         self._slot.sent = tell
+        if not self._direct and isinstance(below := _below(self.transport), Connection):
+            # A socket under TLS says when it has handed over everything, but not of less than so much: what it had of
+            # that would count as handed over, and be lost with it.
+            below.bufferSize = 0
 
     @property
     def reply_bytes_max(self) -> int:
@@ -215,6 +223,11 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         # A plain socket takes what it can at once, without a turn of the reactor, and tells a pull producer when the
         # rest has gone. TLS and other wrapped transports have buffers of their own.
         self._direct = isinstance(self.transport, Connection)
+        self._put = self.transport.write
+        if isinstance(self.transport, TLSMemoryBIOProtocol):
+            # Without the buffer that gathers small writes until the next turn: they are gathered here, and what is in
+            # there nobody tells us of.
+            self._put = partial(TLSMemoryBIOProtocol.write, self.transport)
         self.transport.registerProducer(self, not self._direct)
 
     def dataReceived(self, data: bytes) -> None:
@@ -483,7 +496,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
                 data = data[sent:]
             self._pause_for(_UNSENT)
         self._unsent_bytes += len(data)
-        transport.write(data)
+        self._put(data)
         if not self._pause & _UNSENT:
             # A transport with buffers of its own took it, and will say so where that was enough.
             self._unsent_bytes = 0
@@ -587,6 +600,9 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
     def _close(self) -> None:
         self.transport.unregisterProducer()
         self.transport.loseConnection()
+        if isinstance(self.transport, TLSMemoryBIOProtocol):
+            # TLS would wait for the peer's farewell too, which an idle one may never send.
+            _below(self.transport).loseConnection()
 
     def abort(self) -> None:
         """Close at once."""
@@ -597,3 +613,14 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
 
     def _peer(self) -> str:
         return str(self.transport.getPeer())
+
+
+def _below(transport: Any) -> Any:
+    """The transport itself, under TLS and whatever else is wrapped around it."""
+    while isinstance(transport, ProtocolWrapper):
+        transport = transport.transport
+    return transport
+
+
+def _nowhere(data: bytes) -> None:
+    raise AssertionError("nothing is sent before there is a connection")
