@@ -170,6 +170,21 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._requests.appendleft(request)
         self._asked_bytes += request.size
 
+    def later(self, request: Request) -> None:
+        """Perform this in its turn, from outside of `perform`: something that it waited for has happened."""
+        if self._phase in (Phase.OPEN, Phase.ENDING):
+            self._requests.append(request)
+            self._asked_bytes += request.size
+            self._advance()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something that was asked waits for what others do, outside of the order: the end waits for it too."""
+        return False
+
+    def hurry(self) -> None:
+        """The daemon ends: what waits for others is to be answered now, as if its time were over."""
+
     def promise(self, reply: bytes) -> Slot:
         """The reply to what is being performed, to be sent when the store reports to what this returns.
 
@@ -320,7 +335,12 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._hold()
         if self._phase is Phase.ENDING and not (
             # Who waits to be told that its reply was sent is told first: nobody tells us once we have closed.
-            self._requests or self._incoming_bytes or self._replies or self._unsent
+            self._requests
+            or self._incoming_bytes
+            or self._replies
+            or self._unsent
+            # Who broke the protocol is told so, and waits for nothing.
+            or (self.is_waiting and self.codec.error is None)
         ):
             self._close()
 
@@ -588,6 +608,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
 
     def drain(self) -> None:
         """Take nothing more; finish and answer what was asked; close."""
+        self.hurry()
         self._end()
 
     def _end(self) -> None:
