@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 from streamd.interfaces import Core
@@ -82,6 +84,12 @@ class Description(ABC):
     def comparable(cls, told: bytes) -> bytes:
         """Replies without what may differ from run to run, or with how requests arrive."""
         return told
+
+    @classmethod
+    def answered(cls, told: bytes, expected: Sequence[bytes]) -> int:
+        """How many of several writes are answered by this, where these are their answers in order."""
+        assert b"".join(expected).startswith(told), "other answers than expected"
+        return bisect_right(list(accumulate(map(len, expected))), len(told))
 
     @classmethod
     def waits(cls, exchange: Exchange) -> bool:

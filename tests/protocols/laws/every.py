@@ -11,12 +11,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.protocols.laws.description import Description
 from tests.protocols.laws.faststream import FastStream
 from tests.protocols.laws.pravega import Pravega
-from tests.protocols.laws.sesp import Sesp, SespOverTls, SespOverUnix
+from tests.protocols.laws.sesp import Sesp
 from tests.protocols.laws.smq import Smq
 
 PROTOCOLS: Sequence[type[Description]] = (Sesp, Smq, FastStream, Pravega)
-ENDPOINTS: Sequence[type[Description]] = (*PROTOCOLS, SespOverTls, SespOverUnix)
-"""Also those that differ only below the protocol: for laws that are tried on sockets."""
 
 if TYPE_CHECKING:
     Case = SynchronousTestCase

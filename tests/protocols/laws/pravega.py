@@ -124,6 +124,12 @@ class Pravega(Description):
             found.append(answer)
         return b"".join(found)
 
+    @classmethod
+    def answered(cls, told: bytes, expected: Sequence[bytes]) -> int:
+        size = len(expected[0])
+        last = told[: len(told) // size * size][-size:]
+        return expected.index(last) + 1 if last else 0
+
     def __init__(self, number: int = 0) -> None:
         super().__init__(number)
         self._writer = number.to_bytes(16, "big")

@@ -6,9 +6,9 @@ import socket
 
 from tests.daemon import Daemon
 from tests.protocols.laws.description import Exchange, joined
-from tests.protocols.laws.every import ENDPOINTS, PROTOCOLS, every
+from tests.protocols.laws.every import PROTOCOLS, every
 from tests.protocols.laws.served import ServedLaw
-from tests.protocols.laws.sesp import SespOverUnix
+from tests.protocols.laws.sesp import SespOverTls, SespOverUnix
 from tests.protocols.sockets import (
     forget_height,
     memory_bytes,
@@ -63,7 +63,7 @@ class HalfClosed(ServedLaw):
             return int(line.partition(b'"next_offset": ')[2].partition(b",")[0])
 
 
-@every(ENDPOINTS)
+@every([*PROTOCOLS, SespOverTls])
 class Vanished(ServedLaw):
     """A peer that goes after any byte, in order or with a reset, hurts nobody."""
 
@@ -87,7 +87,7 @@ class Vanished(ServedLaw):
         self.assert_stops(daemon)
 
 
-@every(ENDPOINTS)
+@every([*PROTOCOLS, SespOverTls])
 class Bounded(ServedLaw):
     """Peers that send without end and take nothing cost little, measured, and hold up nobody."""
 
