@@ -63,13 +63,6 @@ class AppendTests(PravegaCase):
         self.assertEqual(self.peer.ask(read("s", 0, 1000)), segment_read("s", 0, data))
         self.assertEqual(self.peer.ask(message(Type.KEEP_ALIVE, b"alive")), message(Type.KEEP_ALIVE, b"alive"))
 
-    def test_all_at_once(self) -> None:
-        """The same in one read: replies in order, and a read sees the writes before it."""
-        data = event(b"hello")
-        asked = create("t") + setup("t") + block(0, data) + block(len(data), data) + read("t", 0, 100)
-        expected = created("t") + ready("t", 0) + appended(26) + segment_read("t", 0, data * 2)
-        self.assertEqual(self.peer.ask(asked), expected)
-
     def test_three_forms(self) -> None:
         """Exact, padded and split blocks store the same."""
         data = event(b"one") + event(b"three")
