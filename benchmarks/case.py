@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from benchmarks.load import Load
 from benchmarks.servers import Running
@@ -24,9 +25,13 @@ class Bench:
     load: Load
     quick: bool
 
+    def count(self, full: int) -> int:
+        """So many; an eighth of them when it has to be quick."""
+        return full // (8 if self.quick else 1)
+
     def messages(self, total_bytes: int, size: int) -> int:
-        """How many messages make that many bytes; an eighth of them when it has to be quick."""
-        return total_bytes // size // (8 if self.quick else 1)
+        """How many messages make that many bytes; fewer when it has to be quick."""
+        return self.count(total_bytes // size)
 
     def seconds(self, full: float) -> float:
         """How long a run that is bounded by time takes; a fifth when it has to be quick."""
@@ -58,6 +63,26 @@ class Goal:
     against: str | None = None
 
 
+def at_least(figure: str, bound: float, against: str | None = None) -> Goal:
+    """The goal to reach this value, or so many times that of another server."""
+    return Goal(figure, bound, True, against)
+
+
+def at_most(figure: str, bound: float, against: str | None = None) -> Goal:
+    """The goal to stay at or below this value, or so many times that of another server."""
+    return Goal(figure, bound, False, against)
+
+
+class _More(TypedDict, total=False):
+    """The fields of a case that have defaults."""
+
+    goals: tuple[Goal, ...]
+    settings: str
+    rounds_max: int
+    service: str
+    file_bytes: int
+
+
 @dataclass(frozen=True)
 class Case:
     """One thing to measure on some servers."""
@@ -83,6 +108,13 @@ class Case:
     def kind(self) -> str:
         """The part of the name before the hyphen."""
         return self.name.partition("-")[0]
+
+
+def alone(
+    name: str, title: str, measure: Callable[[Bench, Running], Sample], *figures: Figure, **more: Unpack[_More]
+) -> Case:
+    """A case of streamd alone; the rest of its fields by name."""
+    return Case(name, title, figures, measure, servers=("streamd",), **more)
 
 
 RATE = Figure("rate", "messages/s", "/s")
