@@ -96,7 +96,7 @@ def _pravega(request: Any) -> bytes:
 def _pravega_replies(records: Sequence[bytes]) -> None:
     """Records are told as events, which are these records again."""
     batch = Batch.of(records)
-    told = pravega.events(pravega.event_bytes(batch.lengths, records), batch.size)
+    told = pravega.events(b"".join(pravega.event_parts(batch)), batch.size)
     hold(told == batch, f"{records} are told as {told.records()}")
 
 
