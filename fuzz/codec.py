@@ -24,11 +24,11 @@ class CodecLaws:
     greeting: bytes = b""
     """What a connection begins with, so that nothing in the next bytes can be taken for its beginning."""
 
-    def check(self, data: bytes) -> None:
+    def check(self, data: bytes, is_traced: bool = True) -> None:
         """Decode the input whole and in pieces. LawBroken, or whatever else a codec must not raise, comes out."""
         whole, pieces = cut(data)
         at_once = self._decode([whole])
-        with bounded_memory(len(whole)):
+        with bounded_memory(len(whole), is_traced):
             in_pieces = self._decode(pieces)
         hold(at_once == in_pieces, f"in pieces it is {in_pieces}, at once {at_once}")
         self._check_encoded(at_once[0])

@@ -39,12 +39,12 @@ _SMALL_WINDOW_BYTES: Final = 96
 # -- journal -----------------------------------------------------------------------------------------------------------
 
 
-def check_journal(data: bytes) -> None:
+def check_journal(data: bytes, is_traced: bool = True) -> None:
     """A journal file is scanned, replayed and read; whatever is wrong with it is told as an error of the store."""
     mended, content = bool(data) and bool(data[0] & _MEND), bytearray(data[1:])
     if mended:
         _mend_journal(content)
-    with bounded_memory(len(content)):
+    with bounded_memory(len(content), is_traced):
         try:
             header = check_header(_PATH, bytes(content[: FILE_HEADER.size]), _HEADER.number, _STORE)
         except StoreUnusable:
@@ -106,13 +106,13 @@ def _mend_journal(content: bytearray) -> None:
 # -- pack --------------------------------------------------------------------------------------------------------------
 
 
-def check_pack(data: bytes) -> None:
+def check_pack(data: bytes, is_traced: bool = True) -> None:
     """A pack's header and one of its blocks, which a row of the catalog leads to, are read or refused."""
     mended, content = bool(data) and bool(data[0] & _MEND), bytearray(data[1:])
     header, block = bytes(content[: pack.FILE_HEADER.size]), content[pack.FILE_HEADER.size :]
     if mended and len(block) >= pack.BLOCK_HEADER.size:
         pack_into("<I", block, 0, pack.block_crc(block))
-    with bounded_memory(len(content)):
+    with bounded_memory(len(content), is_traced):
         wrong = pack.check_file_header(header, _STORE, 1)
         hold(wrong is not None or len(header) == pack.FILE_HEADER.size, "half a header passes for one")
         crc = int.from_bytes(block[:4], "little")

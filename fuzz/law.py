@@ -27,8 +27,14 @@ def hold(holds: bool, text: str) -> None:
 
 
 @contextmanager
-def bounded_memory(given_bytes: int) -> Iterator[None]:
-    """Nothing in here may take much more memory than it was given bytes: a size that is declared is only a claim."""
+def bounded_memory(given_bytes: int, is_traced: bool) -> Iterator[None]:
+    """Nothing in here may take much more memory than it was given bytes: a size that is declared is only a claim.
+
+    To trace it takes time, so it is not done always.
+    """
+    if not is_traced:
+        yield
+        return
     tracemalloc.start()
     try:
         yield

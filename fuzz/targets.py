@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from fuzz import files
 from fuzz.law import uncut
@@ -13,10 +13,16 @@ from fuzz.wires import TRANSCRIPTS, WIRES
 _CUTS: Final = ((), (1, 7, 30, 31, 200))
 
 
+class Check(Protocol):
+    """Tries an input; `is_traced`: with an eye on the memory that it takes."""
+
+    def __call__(self, data: bytes, is_traced: bool = True) -> None: ...
+
+
 class Target(NamedTuple):
     """A decoder under its laws."""
 
-    check: Callable[[bytes], None]
+    check: Check
     """Raises where a law is broken."""
     seeds: Callable[[], Sequence[bytes]]
 
