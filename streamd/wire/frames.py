@@ -81,7 +81,9 @@ def alike(data: bytes | bytearray, at: int, frame_bytes: int, head_bytes: int) -
         count = tried = min(tried * 32, whole)
         for column, value in enumerate(head):
             values = data[at + column : at + frame_bytes * count : frame_bytes]
-            count = len(values) - len(values.lstrip(bytes((value,))))
+            wanted = bytes((value,))
+            if values != wanted * count:
+                count -= len(values.lstrip(wanted))
     return count
 
 

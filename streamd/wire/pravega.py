@@ -373,7 +373,7 @@ def _alike(block: bytes | bytearray, event_bytes_max: int) -> Batch | None:
         return None
     count = len(block) // frame
     for column in range(HEADER.size):
-        if block[column::frame].count(block[column]) != count:
+        if block[column::frame] != block[column : column + 1] * count:
             return None
     lengths = array(LENGTH_TYPE, (length,)) * count
     return Batch(lengths, payloads(block, HEADER.size, length) if count > 1 else memoryview(block)[HEADER.size :])
