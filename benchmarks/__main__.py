@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from benchmarks import machine, programs
 from benchmarks.case import MIB, Bench, Case, Sample
@@ -56,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="streamd beside the least possible program, Redis Streams and NATS JetStream.",
-        epilog=f"cases: {', '.join(case.name for case in CASES)}",
+        epilog=fill(f"cases: {', '.join(case.name for case in CASES)}", 100, break_on_hyphens=False),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="CASE", help="a case, or a kind (publish); all by default")
     parser.add_argument("--quick", action="store_true", help="little data and one round: to see that it works")

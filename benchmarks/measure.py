@@ -49,7 +49,7 @@ def memory_through(bench: Bench, server: Running, *, total_bytes: int, size: int
 def memory_topics(bench: Bench, server: Running, *, topics: int) -> Sample:
     """Resident memory before, and after many topics were created, and how fast that went."""
     sample = {"start_mb": server.memory_bytes() / 1e6}
-    result = bench.load.run(server, "topics", messages=bench.count(topics), topic="t")
+    result = bench.load.run(server, "topics", messages=bench.count(topics), topic="t", timeout_seconds=600)
     sample["topics_mb"] = server.memory_bytes() / 1e6
     sample["rate"] = result.rate
     return sample

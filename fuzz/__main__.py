@@ -15,7 +15,8 @@ from fuzz.targets import TARGETS, Target
 
 _ROOT = Path(__file__).resolve().parent.parent
 _INPUT_BYTES_MAX = 4096
-_INPUT_SECONDS_MAX = 10
+# By the clock on the wall, on a machine that may have other things to do.
+_INPUT_SECONDS_MAX = 60
 _MEMORY_MB_MAX = 1024
 
 
@@ -84,8 +85,8 @@ def fuzz(name: str, seconds: int, directory: Path) -> int:
 
 
 def _crashes(directory: Path) -> set[Path]:
-    """Inputs that the fuzzer left: what raised, took too long or too much memory."""
-    return {path for path in directory.iterdir() if path.is_file()}
+    """Inputs that the fuzzer left: what raised, took too long or too much memory. What was only slow is no crash."""
+    return {path for path in directory.iterdir() if path.is_file() and not path.name.startswith("slow-unit")}
 
 
 if __name__ == "__main__":

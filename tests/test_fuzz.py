@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -152,11 +154,15 @@ class CommandTests(SynchronousTestCase):
     def test_replay(self) -> None:
         """An input is tried again by the command that the fuzzer names: 0 where it is fine, 1 where it breaks."""
         path = Path(os.path.abspath(self.mktemp()))
-        for name, target in islice(TARGETS.items(), 2):
-            path.write_bytes(target.seeds()[0])
-            self.assertEqual(command.main([name, str(path)]), 0)
-        broken = Target(toy_laws(Stumbles).check, list)
-        self.assertEqual(command.replay("toy", broken, path), 1)
+        said = StringIO()
+        with redirect_stdout(said), redirect_stderr(said):
+            for name, target in islice(TARGETS.items(), 2):
+                path.write_bytes(target.seeds()[0])
+                self.assertEqual(command.main([name, str(path)]), 0)
+            broken = Target(toy_laws(Stumbles).check, list)
+            self.assertEqual(command.replay("toy", broken, path), 1)
+        self.assertIn("KeyError", said.getvalue())
+        self.assertIn(f"toy: {path} breaks it", said.getvalue())
 
     def test_stranger(self) -> None:
         """A target that there is not is named, beside those that there are."""
