@@ -38,6 +38,10 @@ class Bench:
         return full / 5 if self.quick else full
 
 
+Measure = Callable[[Bench, Running], Sample]
+"""Loads a freshly started server, and gives the figures by name."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """One number of a case."""
@@ -90,7 +94,7 @@ class Case:
     name: str
     title: str
     figures: tuple[Figure, ...]
-    measure: Callable[[Bench, Running], Sample]
+    measure: Measure
     servers: tuple[str, ...] = ("limit", "streamd", "redis", "nats")
     goals: tuple[Goal, ...] = ()
     file_bytes: int = FILE_BYTES
@@ -110,9 +114,7 @@ class Case:
         return self.name.partition("-")[0]
 
 
-def alone(
-    name: str, title: str, measure: Callable[[Bench, Running], Sample], *figures: Figure, **more: Unpack[_More]
-) -> Case:
+def alone(name: str, title: str, measure: Measure, *figures: Figure, **more: Unpack[_More]) -> Case:
     """A case of streamd alone; the rest of its fields by name."""
     return Case(name, title, figures, measure, servers=("streamd",), **more)
 

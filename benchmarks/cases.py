@@ -19,16 +19,11 @@ from benchmarks.case import (
     at_most,
 )
 from benchmarks.measure import memory_through, memory_topics, one_at_a_time, publish, read
-from benchmarks.streams import STREAMS
+from benchmarks.protocols import PROTOCOLS
 from benchmarks.upkeep import UPKEEP
 
 _MILLION = at_least("rate", 1_000_000)
 _HALF_OF_LIMIT = at_least("rate", 0.5, "limit")
-_TOPICS = (
-    Figure("start_mb", "at the start", "MB"),
-    Figure("topics_mb", "with all of them", "MB"),
-    Figure("rate", "created/s", "/s"),
-)
 
 CASES: tuple[Case, ...] = (
     Case(
@@ -83,23 +78,7 @@ CASES: tuple[Case, ...] = (
         partial(one_at_a_time, connections=1_000),
         file_bytes=2 * SMALL_FILE_BYTES,
     ),
-    alone(
-        "smq-push",
-        "SMQ, push 100 B, pipelined, 1 connection",
-        partial(publish, size=100),
-        RATE,
-        goals=(at_least("rate", 600_000),),
-        service="smq",
-    ),
-    alone(
-        "smq-pull",
-        "SMQ, pull 100 B, pipelined, 1 connection",
-        partial(read, size=100),
-        RATE,
-        goals=(at_least("rate", 600_000),),
-        service="smq",
-    ),
-    *STREAMS,
+    *PROTOCOLS,
     alone(
         "memory-through",
         "resident memory, 5 GB through in 1 KB messages",
@@ -109,22 +88,22 @@ CASES: tuple[Case, ...] = (
         Figure("read_mb", "after reading back", "MB"),
         rounds_max=1,
     ),
-    alone(
-        "memory-topics",
-        "resident memory, 100,000 topics",
-        partial(memory_topics, topics=100_000),
-        *_TOPICS,
-        goals=(at_most("topics_mb", 300),),
-        rounds_max=1,
-    ),
-    alone(
-        "memory-streams",
-        "resident memory, a million FastStreamDB streams",
-        partial(memory_topics, topics=1_000_000),
-        *_TOPICS,
-        goals=(at_most("topics_mb", 1_074),),
-        service="faststream",
-        rounds_max=1,
+    *(
+        alone(
+            f"memory-{name}",
+            f"resident memory, {title}",
+            partial(memory_topics, topics=topics),
+            Figure("start_mb", "at the start", "MB"),
+            Figure("topics_mb", "with all of them", "MB"),
+            Figure("rate", "created/s", "/s"),
+            goals=(at_most("topics_mb", mb_max),),
+            service=service,
+            rounds_max=1,
+        )
+        for name, title, topics, mb_max, service in (
+            ("topics", "100,000 topics", 100_000, 300, "sesp"),
+            ("streams", "a million FastStreamDB streams", 1_000_000, 1_074, "faststream"),
+        )
     ),
     *UPKEEP,
 )

@@ -1,4 +1,4 @@
-"""FastStreamDB and Pravega, streamd alone but for the disk: messages, contents, messages to all streams, large events.
+"""SMQ, FastStreamDB and Pravega, streamd alone but for the disk: messages, contents, messages to all, large events.
 
 FastStreamDB answers no enqueue. Behind the last one the load generator asks whether the stream is there: that question
 reads, so its answer comes when everything before it is on disk, and with it the clock stops.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from benchmarks.case import MIB, RATE, Bench, Case, Figure, Sample, alone, at_least, at_most
+from benchmarks.case import MIB, RATE, Bench, Case, Figure, Goal, Measure, Sample, alone, at_least, at_most
 from benchmarks.measure import publish, read
 from benchmarks.servers import Running
 from benchmarks.watch import off_and_on, reactor_seconds
@@ -60,39 +60,35 @@ def large(bench: Bench, server: Running, *, size: int, total_bytes: int) -> Samp
     return off_and_on(server, mb_per_second).sample()
 
 
-STREAMS: tuple[Case, ...] = (
-    alone(
-        "faststream-enqueue",
-        "FastStreamDB, enqueue 100 B, pipelined, 1 connection",
-        partial(publish, size=100),
-        RATE,
-        goals=(at_least("rate", 1_200_000),),
-        service="faststream",
-    ),
-    alone(
-        "faststream-peek",
-        "FastStreamDB, contents of a stream with 100 B messages",
-        partial(read, size=100),
-        RATE,
-        service="faststream",
-    ),
-    alone(
-        "faststream-take",
-        "FastStreamDB, the same, and they are removed",
-        partial(read, size=100, mode="take"),
-        RATE,
-        service="faststream",
-    ),
-    alone(
+def _case(name: str, title: str, measure: Measure, *figures: Figure, goals: tuple[Goal, ...] = ()) -> Case:
+    """A case of the protocol that its name begins with."""
+    return alone(name, title, measure, *figures, goals=goals, service=name.partition("-")[0])
+
+
+def _rate(name: str, title: str, measure: Measure, wanted: float = 0) -> Case:
+    """One that gives messages a second."""
+    return _case(name, title, measure, RATE, goals=(at_least("rate", wanted),) if wanted else ())
+
+
+_PUBLISH = partial(publish, size=100)
+_READ = partial(read, size=100)
+_TAKE = partial(read, size=100, mode="take")
+
+PROTOCOLS: tuple[Case, ...] = (
+    _rate("smq-push", "SMQ, push 100 B, pipelined, 1 connection", _PUBLISH, 600_000),
+    _rate("smq-pull", "SMQ, pull 100 B, pipelined, 1 connection", _READ, 600_000),
+    _rate("faststream-enqueue", "FastStreamDB, enqueue 100 B, pipelined, 1 connection", _PUBLISH, 1_200_000),
+    _rate("faststream-peek", "FastStreamDB, contents of a stream with 100 B messages", _READ),
+    _rate("faststream-take", "FastStreamDB, the same, and they are removed", _TAKE),
+    _case(
         "faststream-all",
         "FastStreamDB, 100 B to each of 10,000 streams",
         partial(to_all, streams=10_000, messages=100),
         Figure("reactor_ns", "reactor, for each stream", "ns", 1),
         Figure("streams_per_second", "streams reached/s", "/s"),
         goals=(at_most("reactor_ns", 1_000),),
-        service="faststream",
     ),
-    alone(
+    _case(
         "faststream-stall",
         "FastStreamDB, a ping beside messages to 100,000 streams",
         partial(stall, streams=100_000, seconds=10),
@@ -100,25 +96,16 @@ STREAMS: tuple[Case, ...] = (
         Figure("stall_ms", "longest wait, beside them", "ms", 1),
         Figure("sent", "messages to all meanwhile", ""),
         goals=(at_most("stall_ms", 20.0),),
-        service="faststream",
     ),
-    alone(
-        "pravega-append",
-        "Pravega, 100 B events in blocks of 32 KiB, pipelined, 1 writer",
-        partial(publish, size=100),
-        RATE,
-        goals=(at_least("rate", 1_500_000),),
-        service="pravega",
-    ),
+    _rate("pravega-append", "Pravega, 100 B events in blocks of 32 KiB, 1 writer", _PUBLISH, 1_500_000),
     *(
-        alone(
+        _case(
             f"pravega-read-{name}",
             f"Pravega, read {title} events just written",
             partial(read_bytes, size=size),
             Figure("mb", "MB/s", "/s"),
             RATE,
             goals=(at_least("mb", 500),),
-            service="pravega",
         )
         for name, title, size in (("100", "100 B", 100), ("10k", "10 KB", 10_000))
     ),
