@@ -24,9 +24,9 @@ from benchmarks.servers import Server, ServerError, known_servers, speaking
 _ROUNDS = 3
 _OPEN_FILES = 16_384
 _BALLAST_MIB = 1024
-# Nothing that servers are compared with is removed before the end, see machine.write_ballast: about 27 GB in three
+# Nothing that servers are compared with is removed before the end, see machine.write_ballast: about 24 GB in three
 # rounds. The cases of streamd alone come and go, the largest with up to 20 GB.
-_FREE_BYTES_MIN = 52_000 * MIB
+_FREE_BYTES_MIN = 46_000 * MIB
 _FREE_BYTES_MIN_QUICK = 5_000 * MIB
 _MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 

@@ -117,5 +117,6 @@ PROTOCOLS: tuple[Case, ...] = (
         servers=("limit", "streamd"),
         goals=(at_least("off", 0.8, "limit"), at_least("on", 0.4, "limit")),
         service="pravega",
+        rounds_max=2,
     ),
 )
