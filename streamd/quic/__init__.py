@@ -13,6 +13,5 @@ is an object that streams can be opened on and that can be closed with a code. N
 | `listener`, `datagrams` | whose datagram is it, and who may come in; the turn and the socket |
 | `flow` | the library's connection, held to limits |
 | `library` | the only module that imports aioquic |
-
-Importing one of the first three lines does not load the library yet, except for `client`.
+| `plugin` | the ``quic:`` of endpoint strings |
 """

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, execute
-from twisted.internet.interfaces import (
-    IListeningPort,
-    IProtocolFactory,
-    IStreamServerEndpoint,
-    IStreamServerEndpointStringParser,
-)
-from twisted.plugin import IPlugin
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
 from zope.interface import implementer
 
+from streamd.quic.certificate import ServerCertificate
+from streamd.quic.datagrams import DATAGRAM_BYTES_MAX
+from streamd.quic.listener import Listener, QuicPort
 from streamd.quic.settings import QuicSettings
-
-if TYPE_CHECKING:
-    from streamd.quic.certificate import ServerCertificate
 
 
 @implementer(IStreamServerEndpoint)
@@ -49,10 +43,6 @@ class QuicServerEndpoint:
         return execute(self._listen, protocolFactory)
 
     def _listen(self, factory: IProtocolFactory) -> IListeningPort:
-        # As in the parser below.
-        from streamd.quic.datagrams import DATAGRAM_BYTES_MAX
-        from streamd.quic.listener import Listener, QuicPort
-
         listener = Listener(self._reactor, self._settings, factory, self._certificate)
         self._reactor.listenUDP(self._port, listener, interface=self._interface, maxPacketSize=DATAGRAM_BYTES_MAX)
         factory.doStart()
@@ -76,39 +66,26 @@ _ARGUMENTS: Final = {
 }
 
 
-@implementer(IPlugin, IStreamServerEndpointStringParser)
-class QuicServerParser:
-    """Reads a server endpoint string that begins with ``quic:``."""
-
-    prefix = "quic"
-
-    def parseStreamServer(self, reactor: Any, *args: Any, **kwargs: Any) -> QuicServerEndpoint:
-        """The endpoint; ValueError says what is wrong with the string."""
-        if len(args) != 1:
-            raise ValueError("a quic endpoint is quic:PORT, and then arguments with a name")
-        return self._parse(reactor, *args, **kwargs)
-
-    def _parse(
-        self,
-        reactor: Any,
-        port: str,
-        interface: str = "",
-        privateKey: str | None = None,
-        certKey: str | None = None,
-        **arguments: str,
-    ) -> QuicServerEndpoint:
-        # Not imported before it is needed: a plugin file names this module, and is read for every twistd --help.
-        from streamd.quic.certificate import ServerCertificate
-
-        if privateKey is None:
-            raise ValueError("a quic endpoint needs a certificate: quic:PORT:privateKey=FILE:certKey=FILE")
-        return QuicServerEndpoint(
-            reactor,
-            _port(port),
-            interface=interface,
-            certificate=ServerCertificate.read(privateKey, certKey),
-            settings=parse_settings(arguments),
-        )
+def parse(
+    reactor: Any,
+    *ports: str,
+    interface: str = "",
+    privateKey: str | None = None,
+    certKey: str | None = None,
+    **arguments: str,
+) -> QuicServerEndpoint:
+    """The endpoint that the parts of a string describe; ValueError says what is wrong with them."""
+    if len(ports) != 1:
+        raise ValueError("a quic endpoint is quic:PORT, then arguments with a name")
+    if privateKey is None:
+        raise ValueError("a quic endpoint needs a certificate: quic:PORT:privateKey=FILE:certKey=FILE")
+    return QuicServerEndpoint(
+        reactor,
+        _port(ports[0]),
+        interface=interface,
+        certificate=ServerCertificate.read(privateKey, certKey),
+        settings=parse_settings(arguments),
+    )
 
 
 def parse_settings(arguments: dict[str, str]) -> QuicSettings:

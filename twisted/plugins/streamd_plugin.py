@@ -6,7 +6,7 @@ It is loaded often, so it imports little.
 from twisted.application.service import ServiceMaker
 
 from streamd.plugin import StreamProtocol
-from streamd.quic.endpoint import QuicServerParser
+from streamd.quic.plugin import QuicServerParser
 
 quic = QuicServerParser()
 streamd = ServiceMaker("streamd", "streamd.tap", "streaming protocols over one durable log", "streamd")
