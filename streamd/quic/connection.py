@@ -110,6 +110,11 @@ class Connection:
             self._quic.close(error_code=code, reason_phrase=short)
             self.touch()
 
+    def updateKeys(self) -> None:
+        """Change the keys that this connection is encrypted with."""
+        self._quic.request_key_update()
+        self.touch()
+
     def close_when_idle(self) -> None:
         """End the connection as soon as it has no streams."""
         self._closes_when_idle = True

@@ -52,7 +52,9 @@ class BoundedConnection(QuicConnection):
     def __init__(self, settings: QuicSettings, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._stream_window_bytes = settings.stream_receive_bytes_max
+        self._stream_low_bytes = self._stream_window_bytes // 2
         self._window_bytes = settings.connection_receive_bytes_max
+        self._low_bytes = self._window_bytes // 2
         self._taken_bytes = 0
         # Nothing has been sent yet, so these are the limits of the handshake. Each stream that ends raises the limit
         # by one. Unidirectional streams are not offered: nobody here could take what came on one.
@@ -62,17 +64,14 @@ class BoundedConnection(QuicConnection):
     # -- what is received ----------------------------------------------------------------------------------------------
 
     def take(self, stream: QuicStream, taken_bytes: int, size: int) -> None:
-        """The application took so much of a stream, which makes `taken_bytes` in all: the peer may send as much more.
-
-        A window is moved when half of it is used. Each smaller step would be a frame of its own.
-        """
-        self._taken_bytes += size
-        if not stream.receiver.is_finished:
-            window_bytes = self._stream_window_bytes
-            if stream.max_stream_data_local - taken_bytes <= window_bytes // 2:
-                stream.max_stream_data_local = taken_bytes + window_bytes
-        if self._local_max_data.value - self._taken_bytes <= self._window_bytes // 2:
-            self._local_max_data.value = self._taken_bytes + self._window_bytes
+        """The application took so much of a stream, which makes `taken_bytes` in all: the peer may send as much more."""
+        receiver = stream.receiver
+        if (
+            not receiver.is_finished
+            and stream.max_stream_data_local - receiver.highest_offset <= self._stream_low_bytes
+        ):
+            stream.max_stream_data_local = taken_bytes + self._stream_window_bytes
+        self._move_window(size)
 
     def drop(self, stream: QuicStream, taken_bytes: int) -> int:
         """Nobody will take the rest of what came on a stream: the connection's window must not stay smaller for it.
@@ -80,10 +79,16 @@ class BoundedConnection(QuicConnection):
         Returns what counts as taken of the stream from now on.
         """
         highest: int = stream.receiver.highest_offset
-        self._taken_bytes += highest - taken_bytes
-        if self._local_max_data.value - self._taken_bytes <= self._window_bytes // 2:
-            self._local_max_data.value = self._taken_bytes + self._window_bytes
+        self._move_window(highest - taken_bytes)
         return highest
+
+    def _move_window(self, size: int) -> None:
+        # Moved when the peer has less than half of it left: each smaller step would be a frame of its own. What it has
+        # left counts, and not what was taken: most of what it has used may lie in streams that nobody reads.
+        self._taken_bytes += size
+        limit = self._local_max_data
+        if limit.value - limit.used <= self._low_bytes:
+            limit.value = self._taken_bytes + self._window_bytes
 
     def _write_stream_limits(self, builder: QuicPacketBuilder, space: Any, stream: QuicStream) -> None:
         if stream.max_stream_data_local_sent != stream.max_stream_data_local and not stream.receiver.is_finished:

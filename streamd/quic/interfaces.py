@@ -70,6 +70,9 @@ class IQuicConnection(Interface):
     def openStream(protocol: IProtocol) -> IQuicStream:
         """Open a bidirectional stream to the peer and give it to a protocol; TooManyStreams where that can't be."""
 
+    def updateKeys() -> None:
+        """Change the keys that the connection is encrypted with; done by itself only at the peer's wish."""
+
     def close(code: int = 0, reason: str = "") -> None:
         """End the connection now, with a code of the application. What was not acknowledged by then may be lost."""
 

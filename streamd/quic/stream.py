@@ -54,6 +54,7 @@ class StreamTransport:
         self._fin = False
         self._read_ended = False
         self._write_ended = False
+        self._stopped = False
         self._paused = False
         self._producer: Any = None
         self._streaming = False
@@ -234,8 +235,13 @@ class StreamTransport:
             self._wait()
 
     def was_reset(self, code: int) -> None:
-        """The peer cut off what it sends, and is not interested in an answer to half a question."""
-        self.fail(0, Failure(StreamReset(code)))
+        """The peer cut off what it sends, and is not interested in an answer to half a question.
+
+        Unless it does so because we told it that we take no more: then ours goes on.
+        """
+        self._drop_received()
+        if self._phase is Phase.OPEN and not self._read_ended:
+            self.fail(0, Failure(StreamReset(code)))
 
     def was_stopped(self, code: int) -> None:
         """The peer takes no more of what we send. QUIC has given up our part already."""
@@ -302,7 +308,8 @@ class StreamTransport:
 
     def _stop_reading(self, code: int) -> None:
         self._drop_received()
-        if not self._stream.receiver.is_finished:
+        if not self._stopped and not self._stream.receiver.is_finished:
+            self._stopped = True
             self._stream.receiver.stop(code)
 
     def _wait(self) -> None:
