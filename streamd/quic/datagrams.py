@@ -8,7 +8,7 @@ hundred datagrams of one stream are one call of its protocol, and their acknowle
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IDelayedCall, IProtocol, IReactorTime
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
     from streamd.quic.settings import QuicSettings
 
-DATAGRAM_BYTES_MAX = 65_535
-"""What is read at once: no datagram is longer."""
+DATAGRAM_BYTES_MAX: Final = 65_535
+"""No datagram is longer."""
+
+# So much is read before others have their turn: some 50 datagrams of the usual size, which take QUIC about 3 ms.
+_TURN_BYTES: Final = 64 << 10
 
 
 class Datagrams(DatagramProtocol):
@@ -42,12 +45,13 @@ class Datagrams(DatagramProtocol):
         self._turning: Connection | None = None
         self._call: IDelayedCall | None = None
         self._socket: socket.socket | None = None
+        self._closing = False
 
     # -- the turn ------------------------------------------------------------------------------------------------------
 
     def touch(self, connection: Connection) -> None:
         """Give a connection a turn, together with all others that want one."""
-        if connection is self._turning:
+        if connection is self._turning or self._socket is None:
             return
         self._touched[connection] = None
         if self._call is None:
@@ -93,12 +97,21 @@ class Datagrams(DatagramProtocol):
     def startProtocol(self) -> None:
         """The socket is there."""
         transport: Any = self.transport
+        transport.maxThroughput = _TURN_BYTES
         self._socket = transport.getHandle()
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             self._socket.setsockopt(socket.SOL_SOCKET, option, self.settings.socket_buffer_bytes)
 
+    def close_socket(self) -> None:
+        """Nobody needs the socket any more; `stopProtocol` follows."""
+        if not self._closing:
+            self._closing = True
+            transport: Any = self.transport
+            transport.stopListening()
+
     def stopProtocol(self) -> None:
         """The socket is gone."""
+        self._closing = True
         self._socket = None
         if self._call is not None:
             self._call.cancel()

@@ -55,7 +55,8 @@ class ManyTests(QuicCase):
     async def test_connections(self) -> None:
         """Hundreds of connections at once are each served, and none of them is left when they have gone."""
         factory = Recorders(Echo)
-        port = await self.listen(factory)
+        # Without Retry: a peer that began twice, with and without a token, leaves a handshake that has to run out first.
+        port = await self.listen(factory, retry_handshakes=None)
         dialed: Any = await DeferredList(
             [Deferred.fromCoroutine(self.dial(port.getHost().port)) for _ in range(CONNECTIONS)]
         )
