@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streamd.quic.datagrams import Datagrams
     from streamd.quic.flow import BoundedConnection
     from streamd.quic.library import QuicStream
+    from streamd.quic.sending import Datagram
 
 # A reason longer than this would not fit the one datagram that it has to go into.
 _REASON_BYTES_MAX: Final = 512
@@ -284,12 +285,12 @@ class Connection:
 
     # -- sending, and the one timer ------------------------------------------------------------------------------------
 
-    def send(self, now: float) -> list[tuple[bytes, tuple[str, int]]]:
+    def send(self, now: float) -> list[Datagram]:
         """What is to be sent, after a turn."""
         if self._phase is Phase.GONE:
             return []
         try:
-            datagrams: list[tuple[bytes, tuple[str, int]]] = self._quic.datagrams_to_send(now)
+            datagrams: list[Datagram] = self._quic.datagrams_to_send(now)
         except Exception:
             self._crash()
             return []

@@ -17,6 +17,7 @@ from twisted.logger import Logger
 
 from streamd.quic.connection import Connection
 from streamd.quic.interfaces import IQuicFactory
+from streamd.quic.sending import Datagram, Sender
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
@@ -44,14 +45,14 @@ class Datagrams(DatagramProtocol):
         self._touched: dict[Connection, None] = {}
         self._turning: Connection | None = None
         self._call: IDelayedCall | None = None
-        self._socket: socket.socket | None = None
+        self._sender: Sender | None = None
         self._closing = False
 
     # -- the turn ------------------------------------------------------------------------------------------------------
 
     def touch(self, connection: Connection) -> None:
         """Give a connection a turn, together with all others that want one."""
-        if connection is self._turning or self._socket is None:
+        if connection is self._turning or self._sender is None:
             return
         self._touched[connection] = None
         if self._call is None:
@@ -81,16 +82,10 @@ class Datagrams(DatagramProtocol):
     def turned(self) -> None:
         """A turn has ended, and what it brought about is sent."""
 
-    def transmit(self, datagrams: list[tuple[bytes, tuple[str, int]]]) -> None:
-        """Send these. What the operating system does not take is lost, as on any network, and sent again in time."""
-        if self._socket is None:
-            return
-        sendto = self._socket.sendto
-        for data, addr in datagrams:
-            try:
-                sendto(data, addr)
-            except OSError:
-                continue
+    def transmit(self, datagrams: list[Datagram]) -> None:
+        """Send these."""
+        if self._sender is not None:
+            self._sender.send(datagrams)
 
     # -- the socket ----------------------------------------------------------------------------------------------------
 
@@ -98,9 +93,10 @@ class Datagrams(DatagramProtocol):
         """The socket is there."""
         transport: Any = self.transport
         transport.maxThroughput = _TURN_BYTES
-        self._socket = transport.getHandle()
+        handle: socket.socket = transport.getHandle()
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, self.settings.socket_buffer_bytes)
+            handle.setsockopt(socket.SOL_SOCKET, option, self.settings.socket_buffer_bytes)
+        self._sender = Sender(handle)
 
     def close_socket(self) -> None:
         """Nobody needs the socket any more; `stopProtocol` follows."""
@@ -112,7 +108,7 @@ class Datagrams(DatagramProtocol):
     def stopProtocol(self) -> None:
         """The socket is gone."""
         self._closing = True
-        self._socket = None
+        self._sender = None
         if self._call is not None:
             self._call.cancel()
             self._call = None

@@ -6,6 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
+from streamd.quic.connection import Connection
 from tests.quic.case import Echo, HalfRecorder, QuicCase, Recorders
 
 STREAMS = 3_000
@@ -58,7 +59,7 @@ class ManyTests(QuicCase):
         factory = Recorders(Echo)
         # Without Retry: who began both with and without a token leaves a handshake that has to run out first.
         port = await self.listen(factory, retry_handshakes=None, handshake_seconds_max=60)
-        dialed = []
+        dialed: list[Connection] = []
         while len(dialed) < CONNECTIONS:
             some = [self.dial(port.getHost().port, handshake_seconds_max=60) for _ in range(AT_A_TIME)]
             dialed += await gatherResults([Deferred.fromCoroutine(each) for each in some])

@@ -42,3 +42,11 @@ class PageTests(SynchronousTestCase):
         )
         there = {each.stem for each in (CHECKOUT / "streamd" / "quic").glob("[a-z]*.py")}
         self.assertEqual(told, there)
+
+    def test_independent(self) -> None:
+        """As the page says, nothing of it knows the rest of streamd, and one module alone knows the library."""
+        for module in (CHECKOUT / "streamd" / "quic").glob("*.py"):
+            imported = re.findall(r"^\s*(?:from|import) ([\w.]+)", module.read_text(encoding="utf-8"), re.MULTILINE)
+            for name in imported:
+                self.assertTrue(not name.startswith("streamd") or name.startswith("streamd.quic."), module.name)
+                self.assertTrue(not name.startswith("aioquic") or module.name == "library.py", module.name)
