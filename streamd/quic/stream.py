@@ -77,8 +77,13 @@ class StreamTransport:
         return len(self._held)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the protocol was told that it is over."""
+        return self._phase is Phase.LOST
+
+    @property
     def is_forgotten(self) -> bool:
-        """Whether nothing can come on it any more and the protocol was told."""
+        """Whether nothing can come on it any more either."""
         return self._phase is Phase.LOST and self._stream.is_finished
 
     # -- writing -------------------------------------------------------------------------------------------------------
