@@ -111,3 +111,19 @@ def cut(frames: Buffer, skip: int, size: int) -> Iterator[tuple[bytes, ...]]:
 def payloads(frames: Buffer, skip: int, size: int) -> bytes:
     """The same end to end."""
     return b"".join([b"".join(some) for some in cut(frames, skip, size)])
+
+
+def repeated(data: bytes | bytearray, at: int, frame: bytes) -> int:
+    """How often this frame stands here in a row: it is known that it does once.
+
+    In steps that grow and shrink: thousands are compared in a few of them.
+    """
+    count = step = 1
+    while step:
+        begin = at + len(frame) * count
+        if data[begin : begin + len(frame) * step] == frame * step:
+            count += step
+            step *= 2
+        else:
+            step //= 2
+    return count
