@@ -22,7 +22,7 @@ from streamd.store.frame import CRC_BEGIN, ENTRY_HEADER, FILE_HEADER, FRAME_HEAD
 from streamd.store.read import Want, decode, fetch, plan
 from streamd.store.replay import Replay, check_header
 from streamd.store.scan import Frame, Scanner
-from streamd.store.segment import PACKS, PUBLISHED, Extent
+from streamd.store.segment import PACKS, Extent
 from streamd.store.segments import Segments
 from tests.store.golden import make
 from tests.store.inline import JOURNAL, SMALL, open_inline
@@ -72,7 +72,7 @@ def _replay(disk: SimulatedDisk, frames: Sequence[Frame]) -> None:
     for segment in replay.segments.by_id.values():
         try:
             want = _EVERYTHING._replace(offset=segment.first_offset)
-            extents = [each for each in plan(segment, want) or () if not each.tag & PUBLISHED]
+            extents = [each for each in plan(segment, want) or () if not each.is_reference]
             bodies = fetch(extents, files, lambda file, position, length: file.read(position, length))
             for run in decode(extents, bodies or (), want):
                 hold(sum(run.batch.lengths) == run.batch.size, "lengths and payload do not add up")
@@ -132,7 +132,12 @@ def check_pack(data: bytes, is_traced: bool = True) -> None:
 def journal_seeds() -> list[bytes]:
     """Journals of stores that lived through what the golden one did, from their first entry on, and its own files."""
     files = [path.read_bytes() for path in _golden("journal")]
-    for lives in ([make.first_life], [make.first_life, make.hide], [make.first_life, make.second_life]):
+    for lives in (
+        [make.first_life],
+        [make.first_life, make.hide],
+        [make.first_life, make.second_life],
+        [make.broadcast],
+    ):
         disk = SimulatedDisk()
         store, writer = open_inline(disk, replace(SMALL, journal_file_bytes=1 << 20))
         for live in lives:

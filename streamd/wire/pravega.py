@@ -377,7 +377,12 @@ def _alike(block: bytes | bytearray, event_bytes_max: int) -> Batch | None:
         if block[column::frame] != block[column : column + 1] * count:
             return None
     lengths = array(LENGTH_TYPE, (length,)) * count
-    return Batch(lengths, payloads(block, HEADER.size, length) if count > 1 else memoryview(block)[HEADER.size :])
+    if length < _LARGE_BYTES:
+        return Batch(lengths, payloads(block, HEADER.size, length))
+    view = memoryview(block)
+    if count == 1:
+        return Batch(lengths, view[HEADER.size :])
+    return Batch(lengths, b"".join([view[at + HEADER.size : at + frame] for at in range(0, len(block), frame)]))
 
 
 def event_parts(batch: Batch) -> list[Buffer]:
