@@ -65,7 +65,7 @@ class Description(ABC):
     begun: ClassVar[Sequence[bytes]]
     """Frames that have begun and not ended, each in another place."""
     endpoint: ClassVar[str] = "tcp"
-    """How a daemon is reached: ``tcp``, ``unix`` or ``tls``."""
+    """How a daemon is reached: ``tcp``, ``unix`` or ``tls``. For anything else the laws on sockets are not tried."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
