@@ -60,6 +60,8 @@ class Description(ABC):
     sizes: ClassVar[Sequence[Size]]
     record_bytes_max: ClassVar[int]
     """The largest record that `write` may store, under the limits above."""
+    frame_bytes_max: ClassVar[int] = 0
+    """What a frame may hold, where that is more than one record."""
     too_large: ClassVar[bytes] = b""
     """The last words to one that tries a larger one."""
     begun: ClassVar[Sequence[bytes]]
