@@ -41,8 +41,8 @@ READ_BYTES_MAX: Final = 2 << 20
 # Segments that are looked at for one answer: more would hold the other connections up.
 _LISTED_MAX: Final = 10_000
 
-# A longer pattern is nobody's, and might take its time.
-_PATTERN_CHARACTERS_MAX: Final = 1024
+# No name is longer. A pattern that is might take its time.
+_PATTERN_CHARACTERS_MAX: Final = 255
 
 _APPENDER: Final = b"hidden segments\0"
 """The writer of a hidden segment. Its ack level counts the records, so that an append that comes again is known."""

@@ -192,11 +192,17 @@ def decode(extents: Sequence[Extent], bodies: Sequence[Buffer], want: Want) -> l
             if first >= len(lengths):
                 continue
             last = min(len(lengths), first + records_left)
-            if sum(lengths[first:last]) > size_left:
+            size = sum(lengths[first:last])
+            if size > size_left:
                 last = min(last, run.batch.fitting(first, size_left))
-                if runs and sum(lengths[first:last]) > size_left:
+                size = sum(lengths[first:last])
+                if runs and size > size_left:
                     return runs
             part = run.batch.part(first, last)
+            if part.size != size:
+                if runs:
+                    return runs
+                raise ReadFailed(f"{describe_place(extent)}: the lengths of the records are not those of their bytes")
             offset = run.offset + span(run.tag, first, sum(lengths[:first]))
             runs.append(Run(run.number + first, offset, run.timestamp, run.tag, part))
             size_left -= part.size
@@ -216,7 +222,11 @@ def extent_runs(extent: Extent, body: Buffer) -> list[Run]:
         raise _damaged(extent)
     runs: list[Run] = []
     number, offset = extent.number, extent.offset
-    for tag, timestamp, batch in block_pieces(body):
+    try:
+        pieces = list(block_pieces(body))
+    except ReadFailed as error:
+        raise ReadFailed(f"{describe_place(extent)}: {error}") from error
+    for tag, timestamp, batch in pieces:
         # Records that were published later than they were written have the time of that, which the extent tells.
         runs.append(Run(number, offset, max(timestamp, extent.timestamp), tag, batch))
         number += batch.count

@@ -343,7 +343,7 @@ class LevelFound(Message):
     """A writer's ack level, if it has one."""
 
     type = FIRST_TYPE + 108
-    fields = (_FLAG, _COUNTED)
+    fields = (_FLAG, _SIGNED)
     known: bool
     level: int
 
@@ -357,7 +357,7 @@ class Refusal(Message):
     """
 
     type = FIRST_TYPE + 199
-    fields = (Number("H"), _COUNTED, _COUNTED, _TEXT)
+    fields = (Number("H"), _SIGNED, _COUNTED, _TEXT)
     code: int
     number: int
     offset: int
