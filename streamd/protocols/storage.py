@@ -207,6 +207,8 @@ class Storage:
             find = self._store.find_hidden if request.hidden else self._store.find
             return made(find(request.name))
 
+        if request.existing not in (Existing.REFUSED, Existing.TAKEN, Existing.REPLACED):
+            raise StoreError(f"{request.existing} is nothing that can become of a segment")
         if request.existing == Existing.REPLACED:
             if not request.hidden:
                 raise StoreError("only a hidden segment can be replaced")
@@ -225,6 +227,8 @@ class Storage:
             limit = self._core.limits.message_bytes_max
             raise RequestTooLarge(f"a record of {largest} bytes is over the limit of {limit}")
         level = request.number + batch.count
+        if level >= 1 << 63:
+            raise StoreError(f"no segment has {request.number} records")
         done = self._store.append(segment, batch, writer=_APPENDER, expected=request.number, level=level)
         return done, to_bytes(storage.RecordsAppended(request.id, level))
 

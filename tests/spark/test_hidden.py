@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from array import array
 from uuid import UUID
 
@@ -10,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import LENGTH_TYPE, Batch
 from streamd.client import StorageClient
-from streamd.client.errors import ClientError
+from streamd.client.errors import ClientError, ProtocolBroken
 from streamd.spark.hidden import SINKS, UNACKNOWLEDGED_BYTES_MAX, Delivery, HiddenWriter
 from streamd.wire.storage import PARTS_MAX, Part
 from tests.daemon import Daemon
@@ -54,7 +56,8 @@ class HiddenTests(SynchronousTestCase):
         published, other = self.write("a", b"1"), self.write("b", b"2")
         Delivery(self.server, published).publish()
         Delivery(self.server, [*published, *other]).abandon()
-        self.assertRaises(ClientError, Delivery(self.server, other).publish)
+        error = self.assertRaises(ClientError, Delivery(self.server, other).publish)
+        self.assertIn("the batch is to be written again", str(error))
         self.assertEqual(self.written(), [b"1"])
         self.daemon.kill()
         Delivery(self.server, other).abandon()
@@ -126,6 +129,15 @@ class HiddenTests(SynchronousTestCase):
         self.patch(StorageClient, "publish", publish)
         Delivery(self.server, parts).publish()
         self.assertEqual((tried, self.written()), ([True], [b"x"]))
+
+    def test_somebody_else(self) -> None:
+        """Who answers with something else is told of at once."""
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            answers = threading.Thread(target=lambda: other.accept()[0].sendall(b"HTTP/1.1 400 Bad Request"))
+            answers.start()
+            server = f"127.0.0.1:{other.getsockname()[1]}"
+            self.assertRaises(ProtocolBroken, Delivery(server, []).publish)
+            answers.join()
 
     def restart(self) -> None:
         self.daemon.kill()
