@@ -16,7 +16,8 @@ from streamd.client.errors import ClientError, ProtocolBroken
 from streamd.spark.hidden import SINKS, UNACKNOWLEDGED_BYTES_MAX, Delivery, HiddenWriter
 from streamd.wire.storage import PARTS_MAX, Part
 from tests.daemon import Daemon
-from tests.spark.test_sink_kill import free_port
+from tests.spark.cluster import free_port
+from tests.spark.written import written
 
 QUERY = UUID(int=5)
 
@@ -36,9 +37,7 @@ class HiddenTests(SynchronousTestCase):
             return writer.finish()
 
     def written(self, topic: str = "t") -> list[bytes]:
-        with StorageClient(self.server) as client:
-            runs = client.read(client.segment(topic).id, 0)
-            return [bytes(record) for run in runs for record in run.batch.records()]
+        return written(self.server, topic)
 
     def test_once(self) -> None:
         """A level that is stored means that all is published: again, with new segments, into others, or with none."""

@@ -17,6 +17,7 @@ from streamd.spark.hidden import SINKS
 from streamd.spark.sink import BATCH_PROPERTY, QUERY_PROPERTY
 from tests.spark.failing import RAISE, FailingSource, Hooks
 from tests.spark.session import SparkCase, spark
+from tests.spark.written import written
 
 T = TypeVar("T")
 
@@ -42,9 +43,7 @@ class SinkCase(SparkCase):
 
     def written(self, topic: str) -> list[str]:
         """The records of a topic, sorted."""
-        with StorageClient(self.server) as client:
-            runs = client.read(client.segment(topic).id, 0)
-            return sorted(bytes(record).decode() for run in runs for record in run.batch.records())
+        return sorted(map(bytes.decode, written(self.server, topic)))
 
     def topics(self) -> list[str]:
         with StorageClient(self.server) as client:
@@ -171,11 +170,11 @@ class StreamTests(SinkCase):
     def _commit_raises(self) -> None:
         spark().dataSource.register(FailingSource)
         hooks = str(self.hooks.directory)
-        for place, written in (("before", (0,)), ("after", (0, 1))):
+        for place, files in (("before", (0,)), ("after", (0, 1))):
             self.hooks.put(1, place, RAISE)
             error = self.assertRaises(PySparkException, self.run_query, kind="failing", hooks=hooks)
             self.assertIn("as the test wanted", str(error))
-            self.assertEqual(self.written("t"), self.lines(*written))
+            self.assertEqual(self.written("t"), self.lines(*files))
         self.run_query(kind="failing", hooks=hooks)
         self.assertEqual(self.written("t"), self.lines(0, 1, 2))
         self.assertEqual(self.hooks.left(), [])
