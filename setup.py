@@ -45,6 +45,8 @@ setup(
         "pyopenssl>=24.0",
         "txaio>=23.1",
         "crc32c>=2.7",
+        "aioquic>=1.7,<2",
+        "cryptography>=42",
     ],
     extras_require={
         "spark": ["pyspark>=4.1", "pyarrow", "pandas<3"],
