@@ -93,6 +93,9 @@ class IQuicStream(ITransport, IConsumer, IPushProducer):
     def abortConnection() -> None:
         """End both ways at once with code 0."""
 
+    def end(code: int) -> None:
+        """End both ways with a code of the application, when the peer has all that was written."""
+
     def reset(code: int) -> None:
         """Give up what we send, also what was written and not acknowledged, with a code of the application."""
 
