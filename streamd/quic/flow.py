@@ -64,12 +64,10 @@ class BoundedConnection(QuicConnection):
     # -- what is received ----------------------------------------------------------------------------------------------
 
     def take(self, stream: QuicStream, taken_bytes: int, size: int) -> None:
-        """The application took so much of a stream, which makes `taken_bytes` in all: the peer may send as much more."""
+        """The application took so much of a stream, `taken_bytes` in all: the peer may send as much more."""
         receiver = stream.receiver
-        if (
-            not receiver.is_finished
-            and stream.max_stream_data_local - receiver.highest_offset <= self._stream_low_bytes
-        ):
+        left_bytes = stream.max_stream_data_local - receiver.highest_offset
+        if left_bytes <= self._stream_low_bytes and not receiver.is_finished:
             stream.max_stream_data_local = taken_bytes + self._stream_window_bytes
         self._move_window(size)
 

@@ -6,6 +6,7 @@ named below, so that a release that changes it is refused at the import and not 
 
 from __future__ import annotations
 
+import logging
 from inspect import signature
 from typing import Any, Final
 
@@ -68,6 +69,10 @@ __all__ = [
     "QuicStream",
     "missing_seams",
 ]
+
+# It warns of what peers do wrong. Nobody should fill the standard error of a process by that; who wants to read it adds
+# a handler of their own.
+logging.getLogger("quic").addHandler(logging.NullHandler())
 
 # The two methods that decide how much more a peer may send, and who calls them. Where a later release does that
 # elsewhere, overriding them would bound nothing, and nobody would see it.

@@ -175,9 +175,11 @@ class QuicCase(TestCase):
         self.relays.append(relay)
         return relay
 
-    def endpoint(self, port: int, **settings: Any) -> QuicClientEndpoint:
+    def endpoint(self, port: int, trust: Trust | None = None, **settings: Any) -> QuicClientEndpoint:
+        """Where a client connects to."""
         settings.setdefault("alpn", ("test",))
-        return QuicClientEndpoint(self.reactor, "127.0.0.1", port, trust=self.trust, settings=QuicSettings(**settings))
+        trust = trust or self.trust
+        return QuicClientEndpoint(self.reactor, "127.0.0.1", port, trust=trust, settings=QuicSettings(**settings))
 
     async def dial(self, port: int, factory: Any = None, **settings: Any) -> Connection:
         """A client's connection."""

@@ -31,13 +31,22 @@ class Relay(DatagramProtocol):
     :param lose: the share of datagrams that never arrive.
     :param repeat: the share that arrive twice.
     :param delay: the share that arrive late, behind others.
+    :param damage: the share that arrive with a byte changed.
     """
 
     noisy = False
     transport: Any
 
     def __init__(
-        self, reactor: Any, server: Address, *, seed: int = 0, lose: float = 0, repeat: float = 0, delay: float = 0
+        self,
+        reactor: Any,
+        server: Address,
+        *,
+        seed: int = 0,
+        lose: float = 0,
+        repeat: float = 0,
+        delay: float = 0,
+        damage: float = 0,
     ) -> None:
         self._reactor = reactor
         self._server = server
@@ -45,9 +54,10 @@ class Relay(DatagramProtocol):
         self._lose = lose
         self._repeat = repeat
         self._delay = delay
+        self._damage = damage
         self._outside: dict[Address, Any] = {}
         self._calls: set[Any] = set()
-        self.carried = self.lost = self.repeated = self.delayed = 0
+        self.carried = self.lost = self.repeated = self.delayed = self.damaged = 0
 
     @property
     def port(self) -> int:
@@ -70,6 +80,10 @@ class Relay(DatagramProtocol):
         if self._random.random() < self._lose:
             self.lost += 1
             return
+        if self._random.random() < self._damage:
+            self.damaged += 1
+            at = self._random.randrange(len(data))
+            data = data[:at] + bytes([data[at] ^ (1 << self._random.randrange(8))]) + data[at + 1 :]
         times = 1
         if self._random.random() < self._repeat:
             self.repeated += 1
@@ -88,6 +102,10 @@ class Relay(DatagramProtocol):
 
         call = self._reactor.callLater(seconds, arrive)
         self._calls.add(call)
+
+    def cut(self) -> None:
+        """Carry nothing any more."""
+        self._lose = 1.0
 
     async def rebind(self) -> list[int]:
         """Give each client another port on the server's side, as a router does that forgot it; the new ports."""
