@@ -8,6 +8,7 @@ pings, and a code can't be told.
 from __future__ import annotations
 
 from collections.abc import Callable
+from errno import EINVAL
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -24,7 +25,7 @@ from streamd.protocols.fujin_ping import Pinger
 from streamd.protocols.fujin_reader import Reader
 from streamd.protocols.fujin_settings import FujinSettings, configure
 from streamd.protocols.fujin_transaction import Transaction, TransactionFailed
-from streamd.quic.certificate import self_signed
+from streamd.quic.certificate import CertificateError, self_signed
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.quic.interfaces import IQuicConnection, IQuicFactory, IQuicStream
 from streamd.store import (
@@ -312,7 +313,10 @@ class FujinFactory(StreamFactory):
             return endpoint
         if endpoint.has_certificate:
             return endpoint.equipped(alpn=ALPN)
-        certificate, path = self_signed(data_dir)
+        try:
+            certificate, path = self_signed(data_dir)
+        except CertificateError as error:
+            raise OSError(EINVAL, str(error))
         StreamProtocol.log.warn(
             "fujin has no certificate; it uses one that vouches for itself, {path}: "
             "give clients that file to trust, or set privateKey and certKey in the endpoint",
