@@ -213,8 +213,8 @@ class FujinProtocol(StreamProtocol):
             member.leave()
             return b""
         reader.join(member)
-        # Messages come behind the reply.
-        self.when_sent(lambda _: reader.push())
+        # Messages come behind the reply, also where they were fetched in the same breath.
+        self.when_sent(lambda _: reader.begin())
         return fujin.reader_connected(self._settings.reader(name).auto_commit, self._settings.meta_bytes(name))
 
     def _fetch(self, request: fujin.Fetch) -> Reply:

@@ -35,6 +35,7 @@ class Reader:
         self._auto_commit = auto_commit
         self._credit: int | None = 0 if consumer else None
         """How many messages a consumer still wants; None where there is no such limit."""
+        self._begun = False
         self._sent_bytes = 0
         self._reading = False
         self._turn: IDelayedCall | None = None
@@ -43,6 +44,11 @@ class Reader:
     def join(self, member: Member) -> None:
         """It is a member of its group now."""
         self.member = member
+
+    def begin(self) -> None:
+        """The client knows that it is connected: messages may follow."""
+        self._begun = True
+        self.push()
 
     def fetch(self, messages: int) -> None:
         """A consumer wants so many more."""
@@ -65,7 +71,7 @@ class Reader:
         """Send what there is, for as long as the peer takes it and wants it."""
         protocol, before = self._protocol, self._sent_bytes
         while self.member is not None and protocol.is_open and not protocol.is_slow and self._turn is None:
-            if self._reading or self._credit == 0:
+            if not self._begun or self._reading or self._credit == 0:
                 return
             if self.member.group.segment.deleted:
                 protocol.close_with(Code.NO_SUCH_TOPIC, "the topic was deleted")

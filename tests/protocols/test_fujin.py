@@ -227,6 +227,15 @@ class ReadTests(FujinCase):
         self.assertEqual(peer.take(), pushed(b"1", b"2", first=1))
         self.assertEqual(peer.ask(client.fetch(2**32 - 1)), pushed(b"3", b"4", b"5", first=3))
 
+    def test_in_one_breath(self) -> None:
+        """Connected, fetched and acknowledged in one read: the reply to CONNECT comes first."""
+        self.topic("a", b"0")
+        peer = self.rig.connect()
+        asked = client.connect_reader("manual", consumer=True) + client.fetch(1) + ack(1, 0)
+        answer = peer.ask(asked)
+        self.assertEqual(answer[:4], fujin.reader_connected(False, 8))
+        self.assertIn(pushed(b"0", first=0), answer)
+
     def test_disconnect(self) -> None:
         """DISCONNECT and FIN give back what is not acknowledged."""
         self.topic("a", b"0")
