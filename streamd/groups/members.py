@@ -58,6 +58,8 @@ class Member:
         """How many records it has to acknowledge."""
         self.bytes = 0
         """And their bytes together."""
+        self.deliveries: dict[Delivery, None] = {}
+        """What they came with."""
 
     @property
     def group(self) -> Group:
@@ -146,7 +148,7 @@ class Members:
         self._members.discard(member)
         member.waiting = False
         self._idle.pop(member, None)
-        for delivery in [each for each in self._deliveries if each.member is member]:
+        for delivery in list(member.deliveries):
             self._lapse(self._left(delivery))
         if not self._idle and self._tail is not None:
             tail, self._tail = self._tail, None
@@ -187,7 +189,7 @@ class Members:
     def delivered(self, member: Member, first: int, lengths: array[int]) -> None:
         """Records went out to a member, which has so much time to acknowledge them."""
         delivery = Delivery(member, first, lengths, self._clock.seconds() + self._limits.ack_seconds_max)
-        self._deliveries[delivery] = None
+        self._deliveries[delivery] = member.deliveries[delivery] = None
         self._outstanding.update(dict.fromkeys(delivery.numbers, delivery))
         size = sum(lengths)
         member.records += len(lengths)
@@ -303,7 +305,7 @@ class Members:
         self._bytes -= size
         delivery.left -= 1
         if not delivery.left:
-            del self._deliveries[delivery]
+            del self._deliveries[delivery], member.deliveries[delivery]
             if not self._deliveries and self._overdue is not None:
                 self._overdue.cancel()
                 self._overdue = None

@@ -206,7 +206,7 @@ class FujinProtocol(StreamProtocol):
 
     def _join(self, segment: Segment, name: str, reader: Reader) -> Deferred[Member]:
         settings = self._settings.reader(name)
-        return self._groups.join(segment, settings.group, reader.push, latest=settings.start == "latest")
+        return self._groups.join(segment, settings.group, reader.wake, latest=settings.start == "latest")
 
     def _joined(self, member: Member, name: str, reader: Reader) -> bytes:
         if self.is_closed:
@@ -269,9 +269,7 @@ class FujinProtocol(StreamProtocol):
 
     def _cut(self) -> None:
         if IQuicStream.providedBy(self.transport):
-            code = self._code or Code.CUT_OFF
-            self.transport.stop(code)
-            self.transport.reset(code)
+            self.transport.abortConnection(self._code or Code.CUT_OFF)
         else:
             super()._cut()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
@@ -52,8 +53,8 @@ class Pinger:
             self._late = self._clock.callLater(self._settings.pong_seconds_max, self._unanswered)
         try:
             self._connection.openStream(Ping(self))
-        except TooManyStreams:
-            # It takes none of ours: no answer will come.
+        except (ConnectionDone, TooManyStreams):
+            # It is about to close, or takes none of our streams: no answer will come.
             return
 
     def stop(self) -> None:

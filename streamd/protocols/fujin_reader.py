@@ -67,6 +67,13 @@ class Reader:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
+    def wake(self) -> None:
+        """There is something to take. Whoever says so has others to wake, and is not to stumble over this one."""
+        try:
+            self.push()
+        except Exception:
+            self._protocol.failed_to_push(Failure())
+
     def push(self) -> None:
         """Send what there is, for as long as the peer takes it and wants it."""
         protocol, before = self._protocol, self._sent_bytes
@@ -88,7 +95,7 @@ class Reader:
 
     def _next_turn(self) -> None:
         self._turn = None
-        self.push()
+        self.wake()
 
     def _read(self, member: Member, taken: Range) -> None:
         first, end = taken

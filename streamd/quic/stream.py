@@ -213,9 +213,9 @@ class StreamTransport:
             self._stream.sender.write(b"", end_stream=True)
             self._wait()
 
-    def abortConnection(self) -> None:
+    def abortConnection(self, code: int = 0) -> None:
         """End both ways at once."""
-        self.fail(0, Failure(ConnectionAborted()))
+        self.fail(code, Failure(ConnectionAborted()))
 
     def reset(self, code: int) -> None:
         """Give up what we send."""

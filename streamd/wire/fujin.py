@@ -88,7 +88,6 @@ class Code(IntEnum):
     COMMIT_FAILED = 20
     CUT_OFF = 21
     NO_PONG = 22
-    STOPPED = 23
 
 
 class Role(Enum):

@@ -40,14 +40,18 @@ class Stream(Wire):
         self.code = code
         self.loseConnection()
 
-    def stop(self, code: int) -> None:
-        """Take no more."""
-        self.code = code
-
-    def reset(self, code: int) -> None:
+    def abortConnection(self, code: int = 0) -> None:
         """Be cut off."""
         self.code = code
-        self.abortConnection()
+        super().abortConnection()
+
+    def stop(self, code: int) -> None:
+        """Nobody here ends one way only."""
+        raise NotImplementedError
+
+    def reset(self, code: int) -> None:
+        """Nor the other."""
+        raise NotImplementedError
 
 
 class StreamPeer(Peer):
