@@ -102,11 +102,12 @@ class AppendBlock(NamedTuple):
 
 
 class ReadSegment(NamedTuple):
-    """Read from an offset on."""
+    """Read from an offset on; `waits`: for data, where there is none yet."""
 
     name: Name
     offset: int
     length: int
+    waits: bool = True
     size: int = 64
     reads: bool = True
 
