@@ -31,6 +31,7 @@ assert _NUMBERED_HEAD.size == 13
 
 TOPIC_BYTES_MAX: Final = 4096
 """A longer topic is not waited for. One over the limit of names, and under this, is answered with an error."""
+_TOPIC_TOO_LARGE: Final = f"a topic has at most {TOPIC_BYTES_MAX} bytes"
 
 TEXT_BYTES_MAX: Final = 1024
 """The text of an error is cut here."""
@@ -246,7 +247,7 @@ class FujinCodec(FrameCodec[Request]):
             return begin
         size: int = U32.unpack_from(data, at + 1)[0]
         if size > TOPIC_BYTES_MAX:
-            text = _too_long(size)
+            text = _TOPIC_TOO_LARGE
             raise Refused(Code.TOO_LARGE, text, reader_connected(False, 0, Code.TOO_LARGE, text))
         stop = begin + size + 1
         if stop > len(data):
@@ -267,14 +268,13 @@ class FujinCodec(FrameCodec[Request]):
             return place
         size: int = U32.unpack_from(data, at + _HEAD_BYTES)[0]
         if size > TOPIC_BYTES_MAX:
-            raise self._too_large(data, at, _too_long(size))
+            raise self._too_large(data, at, _TOPIC_TOO_LARGE)
         begin = place + size + U32.size
         if begin > len(data):
             return begin
         length: int = U32.unpack_from(data, place + size)[0]
         if length > self._message_bytes_max:
-            text = f"a message of {length} bytes is over the limit of {self._message_bytes_max}"
-            raise self._too_large(data, at, text)
+            raise self._too_large(data, at, f"a message has at most {self._message_bytes_max} bytes")
         if begin + length > len(data):
             return begin + length
         ids: list[bytes] = []
@@ -375,10 +375,6 @@ def _misplaced(opcode: int, role: Role) -> Refused:
     if opcode not in _PARSERS:
         return Refused(Code.UNKNOWN_OPCODE, f"opcode {opcode} is not a client's")
     return Refused(Code.OUT_OF_PLACE, f"{Opcode(opcode).name} in a stream that is {role.name}")
-
-
-def _too_long(size: int) -> str:
-    return f"a topic of {size} bytes is over the limit of {TOPIC_BYTES_MAX}"
 
 
 def _text(data: bytes) -> str:
