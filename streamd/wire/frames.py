@@ -73,3 +73,19 @@ def alike(data: bytes, at: int, frame_bytes: int, head_bytes: int) -> int:
             values = data[at + column : at + frame_bytes * count : frame_bytes]
             count = len(values) - len(values.lstrip(bytes((value,))))
     return count
+
+
+def repeated(data: bytes, at: int, frame: bytes) -> int:
+    """How often this frame stands here in a row: it is known that it does once.
+
+    In steps that grow and shrink: thousands are compared in a few of them.
+    """
+    count = step = 1
+    while step:
+        begin = at + len(frame) * count
+        if data[begin : begin + len(frame) * step] == frame * step:
+            count += step
+            step *= 2
+        else:
+            step //= 2
+    return count

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from streamd.batch import Batch, Buffer
 from streamd.wire import WireError
-from streamd.wire.frames import alike
+from streamd.wire.frames import alike, repeated
 
 HEADER: Final = Struct(">BQ")
 assert HEADER.size == 9
@@ -33,7 +33,7 @@ EMPTY_QUEUE: Final = 2
 PUSHED: Final = HEADER.pack(0, 0)
 REFUSED: Final = HEADER.pack(1, 0)
 EMPTY: Final = HEADER.pack(0, MESSAGE.size) + MESSAGE.pack(EMPTY_QUEUE << 4, 0)
-_PULL_REQUEST: Final = HEADER.pack(PULL, 0)
+PULL_REQUEST: Final = HEADER.pack(PULL, 0)
 
 # Bytes of one element, by type: U8, U16, U32, U64, I8, I16, I32, I64, F32, F64.
 _SIZES: Final = (1, 2, 4, 8, 1, 2, 4, 8, 4, 8)
@@ -131,7 +131,7 @@ class SmqCodec:
                 return
             if action == PULL:
                 if size == 0:
-                    count = _pulls(data, at)
+                    count = repeated(data, at, PULL_REQUEST)
                     yield Pull(count)
                     at += HEADER.size * count
                     continue
@@ -176,6 +176,7 @@ class SmqCodec:
                 break
             kind &= _NOT_EMPTY_QUEUE
             message = data[at + _PUSH_HEADER.size : stop]
+            # As in `fits`, without a call for each message.
             if kind < STR:
                 good = count * _SIZES[kind] == len(message)
             else:
@@ -218,19 +219,6 @@ class TooLarge(WireError):
     """A declared size over the limit: the one breach that is answered before the end."""
 
 
-def _pulls(data: bytes, at: int) -> int:
-    """How many plain pulls stand here. In steps that grow and shrink: thousands are compared in a few of them."""
-    count = step = 1
-    while step:
-        begin = at + HEADER.size * count
-        if data[begin : begin + HEADER.size * step] == _PULL_REQUEST * step:
-            count += step
-            step *= 2
-        else:
-            step //= 2
-    return count
-
-
 def _unknown(action: int) -> WireError:
     return WireError(f"action {action} is neither push nor pull")
 
@@ -256,12 +244,24 @@ def _same_pushes(data: bytes, at: int, size: int, frames: int) -> Iterator[Reque
 
 
 def _pushed(kind: int, messages: list[bytes]) -> Push:
-    return Push(kind + _TAG_FIRST, Batch.of(messages))
+    return Push(tag_of(kind), Batch.of(messages))
 
 
 def _is_strings(message: bytes, count: int) -> bool:
     """Whether a message is just `count` elements that end with a NUL."""
     return message.count(b"\0") == count and (message.endswith(b"\0") if count else not message)
+
+
+def fits(kind: int, count: int, data: bytes) -> bool:
+    """Whether this is the data of `count` elements of a type."""
+    if kind < STR:
+        return count * _SIZES[kind] == len(data)
+    return kind == STR and _is_strings(data, count)
+
+
+def tag_of(kind: int) -> int:
+    """The tag of a record that is a message of this type."""
+    return kind + _TAG_FIRST
 
 
 def replies(tag: int, records: Sequence[Buffer]) -> bytes:

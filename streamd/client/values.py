@@ -1,0 +1,109 @@
+"""Messages of Simple Message Queue as Python values.
+
+    bytes                    U8, as many elements as bytes
+    str, list of str         Str
+    int, list of int         I64, or U64 where one is too large for it
+    float, list of float     F64
+    array.array              the type of its elements
+
+`Message.of(value, type)` makes elements of any other type. What comes out as `Message.value` is bytes for U8, the
+element itself where there is just one, and a list otherwise.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, Union
+
+Value = Union[
+    bytes, bytearray, memoryview, str, int, float, "array[Any]", Sequence[str], Sequence[int], Sequence[float]
+]
+"""What can be pushed."""
+
+
+class Type(IntEnum):
+    """What the elements of a message are."""
+
+    U8 = 0
+    U16 = 1
+    U32 = 2
+    U64 = 3
+    I8 = 4
+    I16 = 5
+    I32 = 6
+    I64 = 7
+    F32 = 8
+    F64 = 9
+    STR = 10
+
+
+_CODES: Final = "BHIQbhiqfd"
+_OF_CODE: Final = {code: Type(number) for number, code in enumerate(_CODES)}
+_OF_CODE.update({"L": Type.U64, "l": Type.I64} if array("L").itemsize == 8 else {"L": Type.U32, "l": Type.I32})
+_I64_END: Final = 1 << 63
+
+
+class Message(NamedTuple):
+    """A typed message: `data` holds its elements end to end, as they are on the wire."""
+
+    type: Type
+    data: bytes
+
+    @classmethod
+    def of(cls, value: Value | Message, type: Type | None = None) -> Message:
+        """The message that this value is; a type that is given counts, whatever the value looks like."""
+        if isinstance(value, Message):
+            return value
+        if isinstance(value, (bytes, bytearray, memoryview)) and type in (None, Type.U8):
+            return cls(Type.U8, bytes(value))
+        if isinstance(value, (str, int, float)):
+            elements: Sequence[Any] = (value,)
+        else:
+            elements = value
+        if type is None:
+            type = _type_of(value, elements)
+        return cls(type, _packed(type, elements))
+
+    @property
+    def elements(self) -> list[Any]:
+        """Its elements, each a number or a str."""
+        if self.type is Type.STR:
+            return [each.decode("utf-8", "surrogateescape") for each in self.data.split(b"\0")[:-1]]
+        code = _CODES[self.type]
+        return list(struct.unpack(f">{len(self.data) // struct.calcsize(code)}{code}", self.data))
+
+    @property
+    def value(self) -> Any:
+        """What it says: bytes for U8, one element as itself, others as a list."""
+        if self.type is Type.U8:
+            return self.data
+        elements = self.elements
+        return elements[0] if len(elements) == 1 else elements
+
+
+def _type_of(value: object, elements: Sequence[Any]) -> Type:
+    if isinstance(value, array) and value.typecode in _OF_CODE:
+        return _OF_CODE[value.typecode]
+    kinds = set(map(type, elements))
+    if kinds == {str}:
+        return Type.STR
+    if kinds == {int}:
+        return Type.U64 if max(elements) >= _I64_END else Type.I64
+    if kinds and kinds <= {int, float}:
+        return Type.F64
+    raise TypeError(f"{value!r:.80} has no type of its own among those of a message: give one with Message.of")
+
+
+def _packed(type: Type, elements: Sequence[Any]) -> bytes:
+    if type is Type.STR:
+        strings = [each.encode("utf-8", "surrogateescape") for each in elements]
+        if any(b"\0" in each for each in strings):
+            raise ValueError("a string of a message holds no NUL")
+        return b"".join([each + b"\0" for each in strings])
+    try:
+        return struct.pack(f">{len(elements)}{_CODES[type]}", *elements)
+    except (struct.error, OverflowError) as error:
+        raise ValueError(f"an element is no {type.name}: {error}")

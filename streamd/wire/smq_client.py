@@ -1,0 +1,95 @@
+"""Simple Message Queue from the client's side: messages to pushes, and responses to messages.
+
+Responses to a thousand pushes that look the same are recognised in a few comparisons, as the daemon recognises pulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from struct import Struct
+from typing import Final, NamedTuple
+
+from streamd.batch import Buffer
+from streamd.wire import WireError, smq
+from streamd.wire.frames import FrameCodec, alike, repeated
+from streamd.wire.smq import EMPTY_QUEUE, HEADER, MESSAGE, PULL_REQUEST, PUSHED, SUCCESS
+
+
+class Outcome(Enum):
+    """What became of a request."""
+
+    PUSHED = auto()
+    REFUSED = auto()
+    EMPTY = auto()  # a pull, and nothing was there
+    PULLED = auto()
+
+
+class Response(NamedTuple):
+    """What one request is answered with; a message that was pulled has a type and its elements."""
+
+    outcome: Outcome
+    kind: int = 0
+    data: bytes = b""
+
+
+_PUSHED: Final = Response(Outcome.PUSHED)
+_REFUSED: Final = Response(Outcome.REFUSED)
+_EMPTY: Final = Response(Outcome.EMPTY)
+
+
+def push_frames(kind: int, records: Sequence[Buffer]) -> bytes:
+    """The requests that push messages of one type, each given as the bytes of its elements."""
+    # A push and the response that brings the same message are the same bytes.
+    return smq.replies(smq.tag_of(kind), records)
+
+
+def pull_frames(count: int) -> bytes:
+    """So many pulls."""
+    return PULL_REQUEST * count
+
+
+class SmqReplies(FrameCodec[Response]):
+    """What the daemon sends on one connection."""
+
+    def __init__(self, message_bytes_max: int) -> None:
+        super().__init__(HEADER.size)
+        self._body_bytes_max = message_bytes_max + MESSAGE.size
+
+    def _parse(self, data: bytes, found: list[Response]) -> int:
+        at, end = 0, len(data)
+        while end - at >= HEADER.size:
+            status, size = HEADER.unpack_from(data, at)
+            if size > self._body_bytes_max:
+                raise WireError(f"a message of {size} bytes is over the limit of {self._body_bytes_max}")
+            frame = HEADER.size + size
+            if at + frame > end:
+                self._wanted = frame
+                return at
+            if size:
+                count = alike(data, at, frame, HEADER.size + MESSAGE.size)
+                found += _messages(data[at : at + frame * count], size)
+            elif status:
+                count = 1
+                found.append(_REFUSED)
+            else:
+                count = repeated(data, at, PUSHED)
+                found += [_PUSHED] * count
+            at += frame * count
+        self._wanted = HEADER.size
+        return at
+
+
+def _messages(frames: bytes, size: int) -> Iterator[Response]:
+    """The messages of frames with the same header."""
+    if size < MESSAGE.size:
+        raise WireError(f"a message of {size} bytes has no room for its type and count")
+    first, count = MESSAGE.unpack_from(frames, HEADER.size)
+    code, kind = first >> 4, first & 15
+    for (data,) in Struct(f"{HEADER.size + MESSAGE.size}x{size - MESSAGE.size}s").iter_unpack(frames):
+        if code == EMPTY_QUEUE and not data:
+            yield _EMPTY
+        elif code == SUCCESS and smq.fits(kind, count, data):
+            yield Response(Outcome.PULLED, kind, data)
+        else:
+            raise WireError(f"a message with code {code}, type {kind} and count {count} in {len(data)} bytes")
