@@ -153,6 +153,7 @@ class Load:
         """Frames one at a time, each sent when the one before is answered: milliseconds."""
         connection = await self.dial()
         stream = Stream(self._options, 0)
+        stream.done.addErrback(lambda _: None)
         connection.openStream(stream)
         took = []
         for _ in range(self._options.count):

@@ -70,9 +70,8 @@ class Dialer(Datagrams):
 
     def turned(self) -> None:
         # Nobody else uses the socket: it does not have to wait for what is still under way.
-        if not self.connection.is_active and self.transport is not None:
-            transport: Any = self.transport
-            transport.stopListening()
+        if not self.connection.is_active:
+            self.close_socket()
 
     def stopProtocol(self) -> None:
         super().stopProtocol()

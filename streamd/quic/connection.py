@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streamd.quic.datagrams import Datagrams
     from streamd.quic.flow import BoundedConnection
     from streamd.quic.library import QuicStream
+    from streamd.quic.sending import Datagram
 
 # A reason longer than this would not fit the one datagram that it has to go into.
 _REASON_BYTES_MAX: Final = 512
@@ -284,12 +285,12 @@ class Connection:
 
     # -- sending, and the one timer ------------------------------------------------------------------------------------
 
-    def send(self, now: float) -> list[tuple[bytes, tuple[str, int]]]:
+    def send(self, now: float) -> list[Datagram]:
         """What is to be sent, after a turn."""
         if self._phase is Phase.GONE:
             return []
         try:
-            datagrams: list[tuple[bytes, tuple[str, int]]] = self._quic.datagrams_to_send(now)
+            datagrams: list[Datagram] = self._quic.datagrams_to_send(now)
         except Exception:
             self._crash()
             return []
@@ -317,7 +318,8 @@ class Connection:
         self._timer = None
         now = self._clock.seconds()
         if self._phase is Phase.HANDSHAKE and now >= self._deadline:
-            self._give_up("the handshake took too long")
+            # Without a word: who never came further than this may be somebody else's address.
+            self._end_at_once(QuicErrorCode.CONNECTION_REFUSED, "the handshake took too long")
             return
         at = self._quic.get_timer()
         if at is not None and at <= now:
@@ -354,18 +356,14 @@ class Connection:
                 self._timer = None
             self._datagrams.gone(self)
 
-    def _give_up(self, why: str) -> None:
-        """Refuse a peer whose handshake does not end."""
-        code = QuicErrorCode.CONNECTION_REFUSED
-        self._quic.close(error_code=code, frame_type=QuicFrameType.PADDING, reason_phrase=why)
-        self._ending = self._ending or QuicClosed(code, why, application=False)
-        self._datagrams.touch(self)
-
     def _crash(self) -> None:
         """The library failed on what a peer sent. It is not asked to do anything more, not even to say farewell."""
         self._log.failure("a QUIC connection failed")
-        code = QuicErrorCode.INTERNAL_ERROR
-        self._forget(ConnectionTerminated(error_code=code, frame_type=0, reason_phrase="internal error"))
+        self._end_at_once(QuicErrorCode.INTERNAL_ERROR, "internal error")
+
+    def _end_at_once(self, code: int, why: str) -> None:
+        self._forget(ConnectionTerminated(error_code=code, frame_type=QuicFrameType.PADDING, reason_phrase=why))
+        self._datagrams.turned()
 
     def discard(self) -> None:
         """The socket goes away."""

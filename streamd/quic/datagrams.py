@@ -8,7 +8,7 @@ hundred datagrams of one stream are one call of its protocol, and their acknowle
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IDelayedCall, IProtocol, IReactorTime
@@ -17,14 +17,18 @@ from twisted.logger import Logger
 
 from streamd.quic.connection import Connection
 from streamd.quic.interfaces import IQuicFactory
+from streamd.quic.sending import Datagram, Sender
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from streamd.quic.settings import QuicSettings
 
-DATAGRAM_BYTES_MAX = 65_535
-"""What is read at once: no datagram is longer."""
+DATAGRAM_BYTES_MAX: Final = 65_535
+"""No datagram is longer."""
+
+# So much is read before others have their turn: some 50 datagrams of the usual size, which take QUIC about 3 ms.
+_TURN_BYTES: Final = 64 << 10
 
 
 class Datagrams(DatagramProtocol):
@@ -41,13 +45,14 @@ class Datagrams(DatagramProtocol):
         self._touched: dict[Connection, None] = {}
         self._turning: Connection | None = None
         self._call: IDelayedCall | None = None
-        self._socket: socket.socket | None = None
+        self._sender: Sender | None = None
+        self._closing = False
 
     # -- the turn ------------------------------------------------------------------------------------------------------
 
     def touch(self, connection: Connection) -> None:
         """Give a connection a turn, together with all others that want one."""
-        if connection is self._turning:
+        if connection is self._turning or self._sender is None:
             return
         self._touched[connection] = None
         if self._call is None:
@@ -77,29 +82,33 @@ class Datagrams(DatagramProtocol):
     def turned(self) -> None:
         """A turn has ended, and what it brought about is sent."""
 
-    def transmit(self, datagrams: list[tuple[bytes, tuple[str, int]]]) -> None:
-        """Send these. What the operating system does not take is lost, as on any network, and sent again in time."""
-        if self._socket is None:
-            return
-        sendto = self._socket.sendto
-        for data, addr in datagrams:
-            try:
-                sendto(data, addr)
-            except OSError:
-                continue
+    def transmit(self, datagrams: list[Datagram]) -> None:
+        """Send these."""
+        if self._sender is not None:
+            self._sender.send(datagrams)
 
     # -- the socket ----------------------------------------------------------------------------------------------------
 
     def startProtocol(self) -> None:
         """The socket is there."""
         transport: Any = self.transport
-        self._socket = transport.getHandle()
+        transport.maxThroughput = _TURN_BYTES
+        handle: socket.socket = transport.getHandle()
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, self.settings.socket_buffer_bytes)
+            handle.setsockopt(socket.SOL_SOCKET, option, self.settings.socket_buffer_bytes)
+        self._sender = Sender(handle)
+
+    def close_socket(self) -> None:
+        """Nobody needs the socket any more; `stopProtocol` follows."""
+        if not self._closing:
+            self._closing = True
+            transport: Any = self.transport
+            transport.stopListening()
 
     def stopProtocol(self) -> None:
         """The socket is gone."""
-        self._socket = None
+        self._closing = True
+        self._sender = None
         if self._call is not None:
             self._call.cancel()
             self._call = None

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IListeningPort, IProtocol, IReactorTime
 from zope.interface import implementer
 
@@ -45,7 +45,6 @@ class Listener(Datagrams):
         self._routes: dict[bytes, Connection] = {}
         self._retry = QuicRetryTokenHandler()
         self._stopping = False
-        self._closing_socket = False
         self._ended = False
         self._waiting: list[Deferred[None]] = []
         self._configuration = configuration(
@@ -207,12 +206,8 @@ class Listener(Datagrams):
 
     def turned(self) -> None:
         """After each turn: when stopping, end what has nothing left to do."""
-        if not self._stopping or self._ended:
-            return
-        if not any(each.is_active for each in self.connections) and not self._closing_socket:
-            self._closing_socket = True
-            transport: Any = self.transport
-            maybeDeferred(transport.stopListening)
+        if self._stopping and not any(each.is_active for each in self.connections):
+            self.close_socket()
 
     def stopProtocol(self) -> None:
         super().stopProtocol()

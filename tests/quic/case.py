@@ -116,7 +116,7 @@ class Recorders(Factory):
 class QuicCase(TestCase):
     """Has a server, a client's connection where it asks for one, and ends both."""
 
-    timeout = 30
+    timeout = 120
 
     def setUp(self) -> None:
         # Here and not above: the reactor is whatever trial runs these tests in.

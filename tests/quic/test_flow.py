@@ -116,6 +116,21 @@ class ReceivingTests(QuicCase):
         self.assertLessEqual(ledger.kept_bytes, 64 << 10)
         self.assertIs(client.reason, None)
 
+    async def test_over_the_window(self) -> None:
+        """A peer that sends more than it may is cut off."""
+        factory = Recorders(Paused)
+        for stream_bytes, connection_bytes in ((10_000, 1 << 20), (1 << 20, 10_000)):
+            port = await self.listen(
+                factory, stream_receive_bytes_max=stream_bytes, connection_receive_bytes_max=connection_bytes
+            )
+            connection = await self.dial(port.getHost().port)
+            client = Recorder()
+            stream = connection.openStream(client)
+            connection._quic._remote_max_data = stream._stream.max_stream_data_remote = 1 << 30
+            stream.write(bytes(20_000))
+            await self.until(lambda client=client: client.reason is not None)  # type: ignore[misc]
+            self.assertEqual((client.reason.value.code, client.reason.value.application), (3, False))
+
 
 class SendingTests(QuicCase):
     async def test_slow_reader(self) -> None:

@@ -44,7 +44,7 @@ class NetworkTests(QuicCase):
     async def test_vanished(self) -> None:
         """A client that is heard of no more is given up after the idle time, and takes nothing along."""
         factory = Recorders()
-        port = await self.listen(factory, idle_seconds=0.3)
+        port = await self.listen(factory, idle_seconds=2)
         relay = await self.relay(port)
         connection = await self.dial(relay.port)
         _, server = await self.open(connection, factory, HalfRecorder())
