@@ -123,6 +123,8 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
     factory: StreamFactory
     # Each of our transports is a producer and a consumer too, which ITransport does not say.
     transport: Any
+    _put: Callable[[bytes], None]
+    """Gives something to the transport, to be sent when it can be."""
 
     def __init__(self, core: Core, codec: Codec) -> None:
         self.core = core
@@ -149,7 +151,6 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._turn: IDelayedCall | None = None
         self._frame_began: float | None = None
         self._direct = False
-        self._put: Callable[[bytes], None] = _nowhere
 
     # -- for the protocols ---------------------------------------------------------------------------------------------
 
@@ -234,8 +235,8 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         """
         self._slot.sent = tell
         if not self._direct and isinstance(below := _below(self.transport), Connection):
-            # A socket under TLS says when it has handed over everything, but not of less than so much: what it had of
-            # that would count as handed over, and be lost with it.
+            # A socket under TLS says when it has handed over all that it had, but only where that was more than this.
+            # What is less would count as handed over at once, and be lost with the connection.
             below.bufferSize = 0
 
     @property
@@ -255,8 +256,8 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._direct = isinstance(self.transport, Connection)
         self._put = self.transport.write
         if isinstance(self.transport, TLSMemoryBIOProtocol):
-            # Without the buffer that gathers small writes until the next turn: they are gathered here, and what is in
-            # there nobody tells us of.
+            # Past the buffer that gathers small writes until the next turn: they are gathered here already, and nobody
+            # says when that buffer is empty.
             self._put = partial(TLSMemoryBIOProtocol.write, self.transport)
         self.transport.registerProducer(self, not self._direct)
 
@@ -659,7 +660,3 @@ def _below(transport: Any) -> Any:
     while isinstance(transport, ProtocolWrapper):
         transport = transport.transport
     return transport
-
-
-def _nowhere(data: bytes) -> None:
-    raise AssertionError("nothing is sent before there is a connection")

@@ -7,6 +7,8 @@ import os
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.protocols.faststream import FastStreamFactory
+from streamd.settings import RetentionRule
+from streamd.store.retention import Retention
 from streamd.wire.faststream import PONG, contents_header, state
 from tests.protocols.laws.faststream import CHECK, CREATE, DELETE, PEEK, TAKE, contents
 from tests.protocols.rig import BUFFER_BYTES, Peer, Rig
@@ -163,3 +165,50 @@ class TakeTests(FastStreamCase):
         self.assertEqual(self.peer.ask(one(TAKE, 1)), contents(b""))
         self.rig.release()
         self.assertEqual(self.peek(1), b"")
+
+
+class IdleTests(FastStreamCase):
+    """Streams that nobody uses are deleted, where a rule says so."""
+
+    idle_seconds_max = 150.0
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.now = self.rig.writer.now / 1e6
+        self.retention = Retention(
+            self.rig.store,
+            [RetentionRule(pattern="faststream/*", idle_seconds_max=self.idle_seconds_max)],
+            interval_seconds=10,
+            hidden_seconds_max=0,
+            clock=self.rig.clock,
+            now=lambda: self.now,
+        )
+        self.rig.store.retention = self.retention
+
+    def sweep(self, seconds: float) -> list[str]:
+        """Which streams are there when so much time has passed, and all were looked at."""
+        self.now += seconds
+        swept = self.retention.sweep()
+        self.rig.run()
+        self.successResultOf(swept)
+        return self.rig.store.names()
+
+    def test_use(self) -> None:
+        """To enqueue to a stream, or to ask for its contents in either way, keeps it; to look for it does not."""
+        self.peer.send(b"".join(one(CREATE, stream) for stream in range(1, 6)))
+        self.assertEqual(len(self.sweep(100)), 5)
+        self.rig.writer.now = int(self.now * 1e6)
+        self.peer.send(single(1, b"x") + one(PEEK, 2) + one(TAKE, 3) + one(CHECK, 4))
+        self.assertEqual(self.sweep(100), ["faststream/1", "faststream/2", "faststream/3"])
+        self.peer.send(one(PEEK, 2))
+        self.assertEqual(self.sweep(100), ["faststream/2"])
+        self.assertEqual(self.sweep(100), [])
+
+    def test_begins_anew(self) -> None:
+        """What was read before the daemon began is not known: from then on each stream has its whole time."""
+        self.peer.send(one(CREATE, 1))
+        self.now += 1000
+        self.retention.start()
+        self.addCleanup(self.retention.stop)
+        self.assertEqual(self.sweep(self.idle_seconds_max - 1), ["faststream/1"])
+        self.assertEqual(self.sweep(2), [])

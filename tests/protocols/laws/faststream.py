@@ -13,6 +13,7 @@ from tests.wire.test_faststream import PING, all_except, multiple, one, single, 
 
 CREATE, DELETE, TAKE, PEEK, CHECK = 1, 2, 7, 8, 9
 _BYTES_MAX = LIMITS.message_bytes_max
+_SOMETHING = bytes(500)
 
 
 def contents(data: bytes) -> bytes:
@@ -78,7 +79,7 @@ class FastStream(Description):
         return exchange.asked[0] != TAKE
 
     def prepare(self) -> Exchange:
-        return Exchange(one(CREATE, 7) + PING, PONG)
+        return Exchange(one(CREATE, 7) + one(CREATE, 8) + single(8, _SOMETHING) + PING, PONG)
 
     def open(self) -> Exchange:
         return self.ask()
@@ -87,7 +88,7 @@ class FastStream(Description):
         return Exchange(PING, PONG)
 
     def flood(self) -> Exchange:
-        return Exchange(one(CHECK, 7), state(7, True))
+        return Exchange(one(PEEK, 8), contents(_SOMETHING))
 
     def write(self, record: bytes) -> Exchange:
         # An enqueue is not answered. A ping behind it is, and not before it.

@@ -133,6 +133,12 @@ def acknowledged(spoken: type[Description], told: bytes) -> int:
     return _beginnings(spoken).index(spoken.comparable(told))
 
 
+def around_requests(spoken: type[Description]) -> list[int]:
+    """Places in the transcript: before and behind each request, and a byte to either side."""
+    ends = [0, *_ends(spoken)]
+    return sorted({at for end in ends for at in (end - 1, end, end + 1) if 0 <= at <= ends[-1]})
+
+
 @cache
 def _ends(spoken: type[Description]) -> list[int]:
     """Where the requests of the transcript end."""

@@ -75,7 +75,6 @@ class Pravega(Description):
         Exchange(part(0, _ALIVE[:3]) + part(1, _ALIVE[3:10]) + part(2, _ALIVE[10:]), _ALIVE),
         Exchange(read("none", 0, 1), message(Type.NO_SUCH_SEGMENT, text("none"))),
         Exchange(read("s", 78, 100), segment_read("s", 78, event(b"of another"))),
-        Exchange(setup("s"), ready("s", 78)),
         Exchange(block(78, event(b"last")), appended(90)),
     ]
     breaches = [

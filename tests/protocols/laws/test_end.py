@@ -7,7 +7,7 @@ from random import Random
 
 from tests.protocols.laws.description import joined
 from tests.protocols.laws.every import PROTOCOLS, every
-from tests.protocols.laws.held import HeldLaw, acknowledged, contents, states, whole_requests
+from tests.protocols.laws.held import HeldLaw, acknowledged, around_requests, contents, states, whole_requests
 from tests.protocols.rig import Peer, Rig
 
 SEED = 5
@@ -45,14 +45,16 @@ class End(HeldLaw):
         self.assert_empty(rig)
 
     def test_half_closed(self) -> None:
-        """At every byte of the transcript a peer may shut its side."""
-        for cut in range(len(self.spoken.whole().asked) + 1):
-            self.try_end(shut, cut, held=cut % 2 > 0)
+        """Between two requests, and in the middle of one, a peer may shut its side."""
+        for cut in around_requests(self.spoken):
+            for held in (False, True):
+                self.try_end(shut, cut, held)
 
     def test_drained(self) -> None:
-        """And at every byte the daemon may end."""
-        for cut in range(len(self.spoken.whole().asked) + 1):
-            self.try_end(drain, cut, held=cut % 2 == 0)
+        """And there the daemon may end."""
+        for cut in around_requests(self.spoken):
+            for held in (False, True):
+                self.try_end(drain, cut, held)
 
     def test_begins_again(self) -> None:
         """Everything that was answered at the end is there when the daemon begins again."""
@@ -106,22 +108,29 @@ class Lost(HeldLaw):
     """A peer that is gone after any byte leaves nothing half done, and nothing behind."""
 
     def test_anywhere(self) -> None:
-        """Each request was carried out whole or not at all, in order; what was answered was."""
-        asked = self.spoken.whole().asked
-        for held in (False, True):
-            for cut in range(len(asked) + 1):
-                rig = self.make()
-                witness = rig.connect()
-                peer = rig.connect()
-                rig.held = held
-                peer.send(asked[:cut])
-                peer.drop()
-                least = acknowledged(self.spoken, peer.wire.value()) if held else whole_requests(self.spoken, cut)
-                rig.release()
-                self.assertIn(contents(rig.store), states(self.spoken)[least : whole_requests(self.spoken, cut) + 1])
-                self.talk(witness, self.spoken().ask())
-                self.assertEqual(rig.load.connections, 1)
-                self.assert_empty(rig)
+        """With nothing on disk yet: each request is carried out whole or not at all, in order; what was answered is."""
+        for cut in range(len(self.spoken.whole().asked) + 1):
+            self.try_lost(cut, held=True)
+
+    def test_idle_disk(self) -> None:
+        """With everything on disk that can be: each one that was whole is carried out."""
+        for cut in around_requests(self.spoken):
+            self.try_lost(cut, held=False)
+
+    def try_lost(self, cut: int, held: bool) -> None:
+        rig = self.make()
+        witness = rig.connect()
+        peer = rig.connect()
+        rig.held = held
+        peer.send(self.spoken.whole().asked[:cut])
+        peer.drop()
+        whole = whole_requests(self.spoken, cut)
+        least = acknowledged(self.spoken, peer.wire.value()) if held else whole
+        rig.release()
+        self.assertIn(contents(rig.store), states(self.spoken)[least : whole + 1])
+        self.talk(witness, self.spoken().ask())
+        self.assertEqual(rig.load.connections, 1)
+        self.assert_empty(rig)
 
     def test_power_cut(self) -> None:
         """What was answered is there when the power comes back; but what was given away may come again."""
