@@ -45,7 +45,9 @@ class HalfClosedFujinTests(HeldLaw, SynchronousTestCase):
 
 class LostFujinTests(HeldLaw, SynchronousTestCase):
     spoken = Fujin
+    try_lost = Lost.try_lost
     test_anywhere = Lost.test_anywhere
+    test_idle_disk = Lost.test_idle_disk
     test_power_cut = Lost.test_power_cut
 
 
