@@ -105,7 +105,7 @@ class Connection:
 
     def close(self, code: int = 0, reason: str = "") -> None:
         """End the connection with a code of the application."""
-        if self._phase is not Phase.CLOSED and self._ending is None:
+        if self.is_active and self._ending is None:
             short = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
             self._ending = QuicClosed(code, short, application=True)
             self._quic.close(error_code=code, reason_phrase=short)
@@ -199,8 +199,13 @@ class Connection:
 
     def turn(self) -> None:
         """Tell streams and factory what has happened."""
-        if self._phase is Phase.GONE:
-            return
+        if self._phase is not Phase.GONE:
+            try:
+                self._turn()
+            except Exception:
+                self._crash()
+
+    def _turn(self) -> None:
         while (event := self._quic.next_event()) is not None:
             if type(event) is StreamDataReceived:
                 stream = self._streams.get(event.stream_id) or self._accept(event.stream_id)
@@ -291,10 +296,10 @@ class Connection:
             return []
         try:
             datagrams: list[Datagram] = self._quic.datagrams_to_send(now)
+            self._set_timer(now)
         except Exception:
             self._crash()
             return []
-        self._set_timer(now)
         return datagrams
 
     def _set_timer(self, now: float) -> None:
@@ -321,9 +326,12 @@ class Connection:
             # Without a word: who never came further than this may be somebody else's address.
             self._end_at_once(QuicErrorCode.CONNECTION_REFUSED, "the handshake took too long")
             return
-        at = self._quic.get_timer()
-        if at is not None and at <= now:
-            self._quic.handle_timer(now)
+        try:
+            at = self._quic.get_timer()
+            if at is not None and at <= now:
+                self._quic.handle_timer(now)
+        except Exception:
+            self._crash()
         self._datagrams.touch(self)
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -357,7 +365,10 @@ class Connection:
             self._datagrams.gone(self)
 
     def _crash(self) -> None:
-        """The library failed on what a peer sent. It is not asked to do anything more, not even to say farewell."""
+        """A bug, most likely the library's, on what a peer sent: it costs this connection, and nobody else anything.
+
+        The library is not asked to do anything more, not even to say farewell.
+        """
         self._log.failure("a QUIC connection failed")
         self._end_at_once(QuicErrorCode.INTERNAL_ERROR, "internal error")
 

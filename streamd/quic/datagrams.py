@@ -73,7 +73,7 @@ class Datagrams(DatagramProtocol):
             datagrams = connection.send(now)
             if datagrams:
                 self.transmit(datagrams)
-        # Only now: a call made while the connections had their turn would only have been for them.
+        # Only now, so that who was touched in this turn by others of it did not ask for another one.
         self._call = None
         if self._touched:
             self._call = self.clock.callLater(0, self._turn)
@@ -109,9 +109,9 @@ class Datagrams(DatagramProtocol):
         """The socket is gone."""
         self._closing = True
         self._sender = None
-        if self._call is not None:
+        if self._call is not None and self._call.active():
             self._call.cancel()
-            self._call = None
+        self._call = None
         self._touched.clear()
 
     def getHost(self) -> IPv4Address | IPv6Address:

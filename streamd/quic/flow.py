@@ -72,13 +72,19 @@ class BoundedConnection(QuicConnection):
         self._move_window(size)
 
     def drop(self, stream: QuicStream, taken_bytes: int) -> int:
-        """Nobody will take the rest of what came on a stream: the connection's window must not stay smaller for it.
+        """Nobody will take what came on a stream: the connection's window must not stay smaller for it.
 
+        What came behind a gap stays in memory and counts on, until the gap is filled or the peer gives the stream up.
         Returns what counts as taken of the stream from now on.
         """
-        highest: int = stream.receiver.highest_offset
-        self._move_window(highest - taken_bytes)
-        return highest
+        receiver = stream.receiver
+        if receiver.is_finished:
+            receiver._buffer.clear()
+            dropped_bytes: int = receiver.highest_offset
+        else:
+            dropped_bytes = receiver.starting_offset()
+        self._move_window(dropped_bytes - taken_bytes)
+        return dropped_bytes
 
     def _move_window(self, size: int) -> None:
         # Moved when the peer has less than half of it left: each smaller step would be a frame of its own. What it has
@@ -151,12 +157,13 @@ class BoundedConnection(QuicConnection):
 
 def unacknowledged_bytes(stream: QuicStream) -> int:
     """What is kept of the data written to a stream: not yet sent, or sent and not acknowledged."""
-    sender = stream.sender
-    if sender._reset_error_code is not None:
-        # aioquic lets go of it with the stream, and nobody waits for it.
-        return 0
-    size: int = sender._buffer_stop - sender._buffer_start
-    return size
+    return len(stream.sender._buffer)
+
+
+def let_go(stream: QuicStream) -> None:
+    """Forget what was written to a stream that was reset: it is not sent again, and might stay there for long."""
+    if stream.sender._reset_error_code is not None:
+        stream.sender._buffer.clear()
 
 
 def can_write(stream: QuicStream) -> bool:

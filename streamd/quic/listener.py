@@ -90,7 +90,7 @@ class Listener(Datagrams):
             )
             self.transmit([(answer, addr)])
             return None
-        if header.packet_type is not QuicPacketType.INITIAL:
+        if header.packet_type is not QuicPacketType.INITIAL or len(header.destination_cid) < _ID_BYTES:
             return None
         return self._admit(header, addr)
 
@@ -186,7 +186,7 @@ class Listener(Datagrams):
         """Take no more connections and no more streams.
 
         A connection is closed when its last stream has ended. Fires at once where streams are left, like a TCP port,
-        whose connections go on too; else when the socket is closed. `ended` fires then in any case.
+        whose connections go on too; else when the socket is closed, as `when_ended` does in any case.
         """
         if not self._stopping:
             self._stopping = True

@@ -1,7 +1,7 @@
 """Many datagrams to the operating system with few calls.
 
-Linux cuts one large buffer into datagrams of one size by itself (`UDP_SEGMENT`), which takes about a fifth of the time
-of a call for each. What QUIC has to send at once is mostly just that: full datagrams for one peer, the last one shorter.
+Linux cuts a large buffer into datagrams of one size by itself (`UDP_SEGMENT`), which takes about a fifth of the time of
+a call for each. What QUIC has to send at once is mostly just that: full datagrams for one peer, the last one shorter.
 """
 
 from __future__ import annotations

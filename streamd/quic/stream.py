@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
@@ -12,14 +11,14 @@ from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProto
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from streamd.quic.flow import can_write, has_ended_writing, unacknowledged_bytes
+from streamd.quic.flow import can_write, has_ended_writing, let_go, unacknowledged_bytes
 from streamd.quic.interfaces import IQuicStream, StreamReset, StreamStopped
 
 if TYPE_CHECKING:
     from streamd.quic.connection import Connection
     from streamd.quic.library import QuicStream
 
-# So much is given to a protocol at once, and then it may want to pause.
+# So much of what was held back is given to a protocol at once, and then it may want to pause again.
 _CHUNK_BYTES: Final = 256 << 10
 
 
@@ -48,8 +47,8 @@ class StreamTransport:
         self._protocol: IProtocol | None = None
         self._half: IHalfCloseableProtocol | None = None
         self._phase = Phase.OPEN
-        self._received: deque[bytes] = deque()
-        self._received_bytes = 0
+        self._received: list[bytes] = []
+        self._held = bytearray()
         self._taken_bytes = 0
         self._fin = False
         self._read_ended = False
@@ -76,7 +75,7 @@ class StreamTransport:
     @property
     def held_bytes(self) -> int:
         """What is kept of what was received and not taken yet; what came out of order is not in it."""
-        return self._received_bytes
+        return len(self._held)
 
     @property
     def is_forgotten(self) -> bool:
@@ -134,26 +133,26 @@ class StreamTransport:
 
     def received(self, data: bytes, fin: bool) -> None:
         """The peer sent this; `deliver` follows in the same turn."""
-        if self._phase is not Phase.OPEN or self._read_ended:
+        if not self._reads:
             self._drop_received()
             return
         if data:
             self._received.append(data)
-            self._received_bytes += len(data)
         self._fin = self._fin or fin
 
     def deliver(self) -> None:
         """Give the protocol what has come, for as long as it wants it."""
-        received = self._received
-        while received and not self._paused and self._phase is Phase.OPEN and not self._read_ended:
-            data = self._next_chunk()
+        while self._reads and not self._paused and (data := self._next_chunk()):
             size = len(data)
-            self._received_bytes -= size
             self._taken_bytes += size
             self.connection.take(self._stream, self._taken_bytes, size)
             assert self._protocol is not None
             self._protocol.dataReceived(data)
-        if self._fin and not received and not self._paused and self._phase is Phase.OPEN and not self._read_ended:
+        if self._received:
+            # In one piece: a peer may send a byte at a time, and the pieces would take more than the bytes.
+            self._held += b"".join(self._received)
+            self._received.clear()
+        elif self._fin and self._reads and not self._paused:
             self._read_ended = True
             if self._half is None:
                 self.loseConnection()
@@ -161,17 +160,17 @@ class StreamTransport:
                 self._half.readConnectionLost()
                 self._wait()
 
+    @property
+    def _reads(self) -> bool:
+        return self._phase is Phase.OPEN and not self._read_ended
+
     def _next_chunk(self) -> bytes:
-        received = self._received
-        if len(received) == 1 or self._received_bytes <= _CHUNK_BYTES:
-            data = received[0] if len(received) == 1 else b"".join(received)
-            received.clear()
+        if self._held:
+            data = bytes(self._held[:_CHUNK_BYTES])
+            del self._held[:_CHUNK_BYTES]
             return data
-        parts, size = [], 0
-        while received and size < _CHUNK_BYTES:
-            parts.append(received.popleft())
-            size += len(parts[-1])
-        return b"".join(parts)
+        received, self._received = self._received, []
+        return received[0] if len(received) == 1 else b"".join(received)
 
     def pauseProducing(self) -> None:
         """Give the protocol nothing more: the peer can't send more than its window then."""
@@ -181,7 +180,7 @@ class StreamTransport:
         """Go on."""
         if self._paused:
             self._paused = False
-            if self._received or self._fin:
+            if self._held or self._fin:
                 self.connection.ready(self)
 
     def stopProducing(self) -> None:
@@ -238,6 +237,7 @@ class StreamTransport:
             self._reason = reason
             self._stop_reading(code)
             self._stream.sender.reset(code)
+            let_go(self._stream)
             self._wait()
 
     def was_reset(self, code: int) -> None:
@@ -245,13 +245,16 @@ class StreamTransport:
 
         Unless it does so because we told it that we take no more: then ours goes on.
         """
+        reads = self._reads
         self._drop_received()
-        if self._phase is Phase.OPEN and not self._read_ended:
+        if reads:
             self.fail(0, Failure(StreamReset(code)))
 
     def was_stopped(self, code: int) -> None:
-        """The peer takes no more of what we send. QUIC has given up our part already."""
-        if self._half is None:
+        """The peer takes no more of what we send. QUIC has given up what it had not taken by then."""
+        if self._stream.sender.is_finished:
+            return
+        if self._half is None or self._phase is not Phase.OPEN:
             self.fail(code, Failure(StreamStopped(code)))
         else:
             self._wait()
@@ -272,11 +275,12 @@ class StreamTransport:
             self._stream.sender.write(b"", end_stream=True)
         if not self._write_ended and has_ended_writing(self._stream):
             self._write_ended = True
+            let_go(self._stream)
             if self._phase is Phase.OPEN and self._half is not None:
                 self._half.writeConnectionLost()
         if self._write_ended and (self._read_ended or self._phase is Phase.CLOSING):
             self._stop_reading(0)
-            self.lost(Failure(ConnectionDone()))
+            self.lost(self._reason or Failure(ConnectionDone()))
             return not self._stream.is_finished
         producing = self._producer is not None and (self._producer_paused or not self._streaming)
         return producing or self._phase is not Phase.OPEN or not (self._write_ended or can_write(self._stream))
@@ -312,7 +316,7 @@ class StreamTransport:
 
     def _drop_received(self) -> None:
         self._received.clear()
-        self._received_bytes = 0
+        self._held.clear()
         self._taken_bytes = self.connection.drop(self._stream, self._taken_bytes)
 
     def _stop_reading(self, code: int) -> None:

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.quic.library import QuicConnection, missing_seams
 from streamd.quic.stream import StreamTransport
-from tests.quic.case import Paused, QuicCase, Recorder, Recorders
+from tests.quic.case import HalfRecorder, Paused, QuicCase, Recorder, Recorders
 from tests.quic.test_stream import Push
 
 
@@ -116,6 +116,43 @@ class ReceivingTests(QuicCase):
         self.assertLessEqual(ledger.kept_bytes, 64 << 10)
         self.assertIs(client.reason, None)
 
+    async def test_gaps_for_nobody(self) -> None:
+        """Nor does what came behind gaps pile up, on streams that we have ended and a hostile peer has not."""
+        factory, window = Recorders(), 200_000
+        port = await self.listen(factory, connection_receive_bytes_max=window, stream_receive_bytes_max=100_000)
+        connection = await self.dial(port.getHost().port)
+        pairs = [await self.open(connection, factory, HalfRecorder()) for _ in range(8)]
+        quic: Any = connection._quic
+        for client, _ in pairs:
+            # It does not do what it is told: neither to stop, nor to begin at the beginning.
+            sender = client.transport._stream.sender
+            sender.reset = lambda error_code: None
+            sender.write(bytes(80_000))
+            sender._pending.subtract(1, 2)
+        connection.touch()
+        streams = [server.transport._stream for _, server in pairs]
+
+        def kept() -> int:
+            return sum(len(each.receiver._buffer) for each in streams)
+
+        await self.until(lambda: kept() > window - 100)
+        for _, server in pairs:
+            server.transport.loseConnection()
+        await self.until(lambda: all(server.reason is not None for _, server in pairs))
+        await self.until(lambda: quic._remote_max_data_used == quic._remote_max_data)
+        self.assertLessEqual(kept(), window)
+
+    async def test_crumbs(self) -> None:
+        """A byte at a time takes no more memory than all at once."""
+        factory = Recorders(Paused)
+        connection, _ = await self.pair(factory)
+        client, server = await self.open(connection, factory, Recorder())
+        for size in range(2, 200):
+            client.transport.write(b"!")
+            await self.until(lambda size=size: server.transport.held_bytes == size)  # type: ignore[misc]
+        self.assertEqual(server.transport._received, [])
+        self.assertEqual(len(server.transport._held), 199)
+
     async def test_over_the_window(self) -> None:
         """A peer that sends more than it may is cut off."""
         factory = Recorders(Paused)
@@ -173,6 +210,23 @@ class SendingTests(QuicCase):
         for client in clients:
             client.transport.resumeProducing()
         await self.until(lambda: all(each.received_bytes == 300_000 for each in clients))
+
+    async def test_reset(self) -> None:
+        """What was written to a stream that is given up is forgotten at once, whoever gives it up."""
+        factory = Recorders(HalfRecorder)
+        port = await self.listen(factory)
+        connection = await self.dial(port.getHost().port, stream_receive_bytes_max=1_000)
+        ways: tuple[Any, ...] = (
+            lambda client, server: server.transport.reset(1),
+            lambda client, server: server.transport.abortConnection(),
+            lambda client, server: client.transport.stop(1),
+        )
+        for way in ways:
+            client, server = await self.open(connection, factory, Paused())
+            server.transport.write(bytes(200_000))
+            self.assertEqual(server.transport.unacknowledged_bytes, 200_000)
+            way(client, server)
+            await self.until(lambda server=server: server.transport.unacknowledged_bytes == 0)  # type: ignore[misc]
 
 
 class SeamTests(SynchronousTestCase):

@@ -160,6 +160,30 @@ class ListenerTests(QuicCase):
         error: Any = await self.assertFailure(self.endpoint(port.getHost().port, alpn=("other",)).dial(), QuicClosed)
         self.assertEqual((error.application, error.code), (False, 0x100 + 120))
 
+    async def test_bug(self) -> None:
+        """Where the library itself fails on a connection, that one is gone, and no other feels it."""
+        factory = Recorders(Echo)
+        port = await self.listen(factory)
+        number = port.getHost().port
+
+        def fail(*_: Any, **named: Any) -> None:
+            raise ArithmeticError(named)
+
+        names = ("receive_datagram", "datagrams_to_send", "next_event", "handle_timer", "get_timer")
+        for name in names:
+            factory.opened.clear()
+            connection = await self.dial(number)
+            client, server = await self.open(connection, factory, Recorder())
+            await self.until(lambda client=client: client.data == b"?")  # type: ignore[misc]
+            setattr(factory.opened[0]._quic, name, fail)
+            client.transport.write(b"!")
+            await self.until(lambda server=server: server.reason is not None)  # type: ignore[misc]
+            self.assertEqual(server.reason.value.reason, "internal error", name)
+            self.assertEqual(len(self.flushLoggedErrors(ArithmeticError)), 1, name)
+        self.assertEqual(port.listener.connections, set())
+        self.assertEqual(len(factory.closed), len(names))
+        await self.works(number, factory)
+
     async def test_stop(self) -> None:
         """A port that stops takes nobody new; streams that are there end in their own time, then it is closed."""
         factory = Recorders(Echo)
