@@ -10,6 +10,7 @@ for each command: they are only ever echoed, and are put into a run of replies c
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum, auto
 from struct import Struct
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 
 from streamd.batch import Batch, Buffer
 from streamd.wire import WireError
-from streamd.wire.frames import FrameCodec, alike
+from streamd.wire.frames import FrameCodec, R, alike
 
 U32: Final = Struct(">I")
 META: Final = Struct(">Q")
@@ -207,23 +208,16 @@ class Disconnect(NamedTuple):
 Request = ConnectWriter | ConnectReader | Write | Begin | Commit | Rollback | Fetch | Acknowledge | Disconnect
 
 
-class FujinCodec(FrameCodec[Request]):
-    """One stream's input. `meta_bytes` tells for the name of a reader how long the meta of its messages is."""
+class OpcodeCodec(FrameCodec[R]):
+    """Input in which the first byte of everything says what it is."""
 
-    def __init__(self, message_bytes_max: int, meta_bytes: Callable[[str], int]) -> None:
+    def __init__(self) -> None:
         super().__init__(1)
-        self._message_bytes_max = message_bytes_max
-        self._meta_bytes_of = meta_bytes
-        self._meta_bytes = 0
-        self.role = Role.NEW
 
-    def _parse(self, data: bytes, found: list[Request]) -> int:
+    def _parse(self, data: bytes, found: list[R]) -> int:
         at, end = 0, len(data)
         while at < end:
-            opcode = data[at]
-            if opcode not in _ALLOWED[self.role]:
-                raise _misplaced(opcode, self.role)
-            stop = _PARSERS[opcode](self, data, at, found)
+            stop = self._parse_one(data, at, found)
             if stop > end:
                 self._wanted = stop - at
                 return at
@@ -231,8 +225,29 @@ class FujinCodec(FrameCodec[Request]):
         self._wanted = 1
         return at
 
-    # Each of these adds what is whole to `found` and returns where it ends; where that is beyond the data, it is how
-    # much is needed for another look.
+    @abstractmethod
+    def _parse_one(self, data: bytes, at: int, found: list[R]) -> int:
+        """Add what stands here to `found`, or a run of the same, and return where it ends.
+
+        Where that is beyond the data, nothing was added, and it is how much is needed for another look.
+        """
+
+
+class FujinCodec(OpcodeCodec[Request]):
+    """One stream's input. `meta_bytes` tells for the name of a reader how long the meta of its messages is."""
+
+    def __init__(self, message_bytes_max: int, meta_bytes: Callable[[str], int]) -> None:
+        super().__init__()
+        self._message_bytes_max = message_bytes_max
+        self._meta_bytes_of = meta_bytes
+        self._meta_bytes = 0
+        self.role = Role.NEW
+
+    def _parse_one(self, data: bytes, at: int, found: list[Request]) -> int:
+        opcode = data[at]
+        if opcode not in _ALLOWED[self.role]:
+            raise _misplaced(opcode, self.role)
+        return _PARSERS[opcode](self, data, at, found)
 
     def _connect_writer(self, data: bytes, at: int, found: list[Request]) -> int:
         stop = at + _HEAD_BYTES

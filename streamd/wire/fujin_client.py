@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from streamd.batch import Batch, Buffer
 from streamd.wire import WireError
-from streamd.wire.frames import FrameCodec
-from streamd.wire.fujin import META, U32, Code, Opcode, Reply
+from streamd.wire.fujin import META, U32, Code, Opcode, OpcodeCodec, Reply
 
 DISCONNECT: Final = bytes((Opcode.DISCONNECT,))
 PONG: Final = bytes((Opcode.PING,))
@@ -107,27 +106,19 @@ class Told(NamedTuple):
 Event = Connected | Answers | Messages | Told
 
 
-class FujinReplies(FrameCodec[Event]):
+class FujinReplies(OpcodeCodec[Event]):
     """What comes from the server in one stream. Of a message larger than the limit nothing more is read."""
 
     def __init__(self, message_bytes_max: int) -> None:
-        super().__init__(1)
+        super().__init__()
         self._message_bytes_max = message_bytes_max
         self._meta_bytes = 0
 
-    def _parse(self, data: bytes, found: list[Event]) -> int:
-        at, end = 0, len(data)
-        while at < end:
-            parse = _PARSERS.get(data[at])
-            if parse is None:
-                raise WireError(f"reply {data[at]} is not a server's")
-            stop = parse(self, data, at, found)
-            if stop > end:
-                self._wanted = stop - at
-                return at
-            at = stop
-        self._wanted = 1
-        return at
+    def _parse_one(self, data: bytes, at: int, found: list[Event]) -> int:
+        parse = _PARSERS.get(data[at])
+        if parse is None:
+            raise WireError(f"reply {data[at]} is not a server's")
+        return parse(self, data, at, found)
 
     def _connected(self, data: bytes, at: int, found: list[Event]) -> int:
         stop, code, text = self._error(data, at + 3)
