@@ -80,7 +80,7 @@ class Limits:
     outstanding_records_max: int = setting(
         10_000, "records that one reader of a group may have before it acknowledges some", least=1
     )
-    outstanding_bytes_max: int = setting(16 << 20, "their bytes together; one more record is given below it", least=1)
+    outstanding_bytes_max: int = setting(16 << 20, "their bytes together; who is below it gets the next ones", least=1)
     group_outstanding_records_max: int = setting(
         100_000, "records that all readers of a group together may have before they acknowledge some", least=1
     )

@@ -33,7 +33,7 @@ from streamd.quic.client import QuicClientEndpoint, Trust
 from streamd.quic.interfaces import TooManyStreams
 from streamd.quic.settings import QuicSettings
 from streamd.wire import fujin_client
-from streamd.wire.fujin import Reply
+from streamd.wire.fujin_replies import Reply
 
 ALPN: Final = "fujin"
 

@@ -14,7 +14,7 @@ from zope.interface import implementer
 from streamd.client.errors import ClientError, ConnectionLost, Refused
 from streamd.client.session import broken
 from streamd.wire import WireError, fujin_client
-from streamd.wire.fujin import Code, Reply
+from streamd.wire.fujin_replies import Code, Reply
 
 # Above so much the stream is not read until half of it was looked at.
 _UNREAD_BYTES_MAX: Final = 1 << 20

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -152,7 +152,7 @@ class Members:
             self._lapse(self._left(delivery))
         if not self._idle and self._tail is not None:
             tail, self._tail = self._tail, None
-            tail.addErrback(lambda failure: None)
+            tail.addErrback(lambda failure: failure.trap(CancelledError) and None)
             tail.cancel()
 
     # -- giving out ----------------------------------------------------------------------------------------------------

@@ -40,7 +40,9 @@ from streamd.store import (
 )
 from streamd.store.names import check_name
 from streamd.wire import WireError, fujin
-from streamd.wire.fujin import Code, Role
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin import Role
+from streamd.wire.fujin_replies import Code
 
 __all__ = ["FujinFactory", "FujinProtocol", "FujinSettings", "configure", "factory"]
 
@@ -82,12 +84,12 @@ class FujinProtocol(StreamProtocol):
     def refused(self, request: Any, error: StoreError) -> bytes | None:
         code, text = error_of(error)
         if isinstance(request, fujin.Write):
-            return fujin.answers(fujin.Reply.WRITTEN, request.ids, code, text)
+            return replies.answers(replies.Reply.WRITTEN, request.ids, code, text)
         if isinstance(request, fujin.Acknowledge):
-            return fujin.answers(fujin.Reply.ACKNOWLEDGED, request.ids, code, text)
+            return replies.answers(replies.Reply.ACKNOWLEDGED, request.ids, code, text)
         if isinstance(request, fujin.ConnectReader):
             self.finish()
-            return fujin.reader_connected(False, 0, code, text)
+            return replies.reader_connected(False, 0, code, text)
         # What is left is a commit, whose answer has no room for an error.
         self._end_transaction(rolled_back=True)
         self.close_with(Code.COMMIT_FAILED, f"a transaction could not be committed: {text}")
@@ -111,7 +113,7 @@ class FujinProtocol(StreamProtocol):
         return None
 
     def _write(self, request: fujin.Write) -> Reply:
-        reply = fujin.answers(fujin.Reply.WRITTEN, request.ids)
+        reply = replies.answers(replies.Reply.WRITTEN, request.ids)
         if self._transaction is not None:
             self._check_target(request.topic)
             accepted = self._transaction.write(request.topic, request.batch)
@@ -149,14 +151,14 @@ class FujinProtocol(StreamProtocol):
             self.close_with(Code.IN_TRANSACTION, "BEGIN inside a transaction")
             return None
         self._transaction = Transaction(self.core, self._settings.transaction_bytes_max, self._target)
-        return fujin.transaction(fujin.Reply.BEGUN, request.ids)
+        return replies.transaction(replies.Reply.BEGUN, request.ids)
 
     def _commit(self, request: fujin.Commit) -> Reply:
         if self._transaction is None:
             self.close_with(Code.NO_TRANSACTION, "COMMIT outside of a transaction")
             return None
         committed = self._transaction.commit()
-        reply = fujin.transaction(fujin.Reply.COMMITTED, request.ids)
+        reply = replies.transaction(replies.Reply.COMMITTED, request.ids)
         if committed is None:
             self._end_transaction(rolled_back=False)
             return reply
@@ -173,7 +175,7 @@ class FujinProtocol(StreamProtocol):
             self.close_with(Code.NO_TRANSACTION, "ROLLBACK outside of a transaction")
             return None
         self._end_transaction(rolled_back=True)
-        return fujin.transaction(fujin.Reply.ROLLED_BACK, request.ids)
+        return replies.transaction(replies.Reply.ROLLED_BACK, request.ids)
 
     def _end_transaction(self, *, rolled_back: bool) -> None:
         transaction, self._transaction = self._transaction, None
@@ -215,7 +217,7 @@ class FujinProtocol(StreamProtocol):
         reader.join(member)
         # Messages come behind the reply, also where they were fetched in the same breath.
         self.when_sent(lambda _: reader.begin())
-        return fujin.reader_connected(self._settings.reader(name).auto_commit, self._settings.meta_bytes(name))
+        return replies.reader_connected(self._settings.reader(name).auto_commit, self._settings.meta_bytes(name))
 
     def _fetch(self, request: fujin.Fetch) -> Reply:
         assert self._reader is not None
@@ -241,7 +243,7 @@ class FujinProtocol(StreamProtocol):
     def _disconnect(self, request: fujin.Disconnect) -> Reply:
         self._let_go()
         self.finish()
-        return fujin.DISCONNECTED
+        return replies.DISCONNECTED
 
     def _let_go(self) -> None:
         """What was not committed is rolled back, what was not acknowledged given back."""
@@ -252,7 +254,7 @@ class FujinProtocol(StreamProtocol):
     def drain(self) -> None:
         """Ask the client to disconnect. What it has begun goes on until it does, or until its time is over."""
         if self.is_open:
-            self.tell(fujin.STOP)
+            self.tell(replies.STOP)
         else:
             super().drain()
 

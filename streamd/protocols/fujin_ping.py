@@ -10,8 +10,8 @@ from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 
 from streamd.quic.interfaces import IQuicConnection, TooManyStreams
-from streamd.wire import fujin
-from streamd.wire.fujin import Code
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin_replies import Code
 
 if TYPE_CHECKING:
     from streamd.protocols.fujin_settings import FujinSettings
@@ -25,11 +25,11 @@ class Ping(Protocol):
 
     def connectionMade(self) -> None:
         stream: Any = self.transport
-        stream.write(fujin.PING)
+        stream.write(replies.PING)
         stream.loseWriteConnection()
 
     def dataReceived(self, data: bytes) -> None:
-        if data.startswith(fujin.PING):
+        if data.startswith(replies.PING):
             self._pinger.answered()
 
 

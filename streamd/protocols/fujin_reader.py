@@ -14,7 +14,8 @@ from streamd.batch import LENGTH_TYPE
 from streamd.groups import Member, Range
 from streamd.store import RecordsTruncated, Run, StoreError
 from streamd.wire import fujin
-from streamd.wire.fujin import Code, Reply
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin_replies import Code, Reply
 
 if TYPE_CHECKING:
     from streamd.protocols.fujin import FujinProtocol
@@ -127,7 +128,7 @@ class Reader:
             return
         if self._credit is not None:
             self._credit -= len(records)
-        data = fujin.messages(records, None if self._auto_commit else first)
+        data = replies.messages(records, None if self._auto_commit else first)
         self._sent_bytes += len(data)
         protocol.tell(data)
         if self._auto_commit:
@@ -151,7 +152,7 @@ class Reader:
         """The answer to a run of ACKs, when they are on disk, or of NACKs, at once."""
         reply = Reply.GIVEN_BACK if request.back else Reply.ACKNOWLEDGED
         if self._auto_commit or self.member is None:
-            return fujin.answers(reply, request.ids)
+            return replies.answers(reply, request.ids)
         if request.back:
             return _answers(reply, request.ids, request.numbers, self.member.refuse(request.numbers))
         done, unknown = self.member.acknowledge(request.numbers)
@@ -161,13 +162,13 @@ class Reader:
 def _answers(reply: Reply, ids: bytes, numbers: Sequence[int], unknown: frozenset[int]) -> bytes:
     """The answers to a run of ACKs or NACKs, some of which name what nobody has."""
     if not unknown:
-        return fujin.answers(reply, ids)
+        return replies.answers(reply, ids)
     size = len(ids) // len(numbers)
     return b"".join(
         [
-            fujin.answers(reply, ids[at * size : (at + 1) * size], Code.NOT_DELIVERED, f"message {number} is not out")
+            replies.answers(reply, ids[at * size : (at + 1) * size], Code.NOT_DELIVERED, f"message {number} is not out")
             if number in unknown
-            else fujin.answers(reply, ids[at * size : (at + 1) * size])
+            else replies.answers(reply, ids[at * size : (at + 1) * size])
             for at, number in enumerate(numbers)
         ]
     )

@@ -11,7 +11,7 @@ from streamd.interfaces import ConfigError
 from streamd.settings import setting
 from streamd.store import BadName
 from streamd.store.names import check_name
-from streamd.wire.fujin import META
+from streamd.wire.fujin_replies import META
 
 _STARTS: Final = ("earliest", "latest")
 

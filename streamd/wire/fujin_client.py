@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from streamd.batch import Batch, Buffer
 from streamd.wire import WireError
-from streamd.wire.fujin import META, U32, Code, Opcode, OpcodeCodec, Reply
+from streamd.wire.fujin import Opcode, OpcodeCodec
+from streamd.wire.fujin_replies import META, U32, Code, Reply
 
 DISCONNECT: Final = bytes((Opcode.DISCONNECT,))
 PONG: Final = bytes((Opcode.PING,))

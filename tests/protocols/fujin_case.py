@@ -14,8 +14,8 @@ from streamd.protocols.factory import StreamFactory
 from streamd.protocols.fujin import FujinFactory, FujinSettings, configure
 from streamd.quic.interfaces import IQuicStream
 from streamd.settings import Limits
-from streamd.wire import fujin
 from streamd.wire import fujin_client as client
+from streamd.wire import fujin_replies as replies
 from tests.protocols.rig import Peer, Rig, Wire
 
 MANUAL = configure({"readers": {"manual": {"topic": "a", "group": "g", "auto_commit": False}}})
@@ -145,17 +145,17 @@ class FujinCase(SynchronousTestCase):
 
 def written(*ids: int) -> bytes:
     """That these writes are on disk."""
-    return b"".join(fujin.answers(fujin.Reply.WRITTEN, pack(">I", id)) for id in ids)
+    return b"".join(replies.answers(replies.Reply.WRITTEN, pack(">I", id)) for id in ids)
 
 
 def pushed(*messages: bytes, first: int | None = None) -> bytes:
     """Messages as a reader gets them."""
-    return fujin.messages(messages, first)
+    return replies.messages(messages, first)
 
 
 def acked(*ids: int) -> bytes:
     """That these acknowledgements are on disk."""
-    return b"".join(fujin.answers(fujin.Reply.ACKNOWLEDGED, pack(">I", id)) for id in ids)
+    return b"".join(replies.answers(replies.Reply.ACKNOWLEDGED, pack(">I", id)) for id in ids)
 
 
 def ack(id: int, number: int, *, back: bool = False) -> bytes:

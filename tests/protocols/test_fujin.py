@@ -7,16 +7,16 @@ from struct import pack
 
 from streamd.protocols.fujin import FujinFactory, FujinSettings
 from streamd.settings import Limits
-from streamd.wire import fujin
 from streamd.wire import fujin_client as client
-from streamd.wire.fujin import Code, Reply
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin_replies import Code, Reply
 from tests.protocols.fujin_case import MANUAL, FujinCase, StreamPeer, ack, acked, pushed, written
 from tests.protocols.rig import Peer
 
 
 def error(data: bytes) -> tuple[int, str]:
     """The code and the text of a reply to WRITE, ACK or NACK."""
-    (size,) = fujin.U32.unpack_from(data, 6)
+    (size,) = replies.U32.unpack_from(data, 6)
     assert len(data) == 10 + size, data
     return data[5], data[10:].decode()
 
@@ -153,13 +153,13 @@ class NoCreateTests(FujinCase):
         peer = self.rig.connect_writer()
         code, text = error(peer.ask(client.write(1, "a", b"")))
         self.assertEqual((code, text), (Code.NO_SUCH_TOPIC, "there is no topic a"))
-        self.assertEqual(peer.ask(client.begin(2)), fujin.transaction(Reply.BEGUN, pack(">I", 2)))
+        self.assertEqual(peer.ask(client.begin(2)), replies.transaction(Reply.BEGUN, pack(">I", 2)))
         self.assertEqual(error(peer.ask(client.write(1, "a", b"")))[0], Code.NO_SUCH_TOPIC)
         reader = self.rig.subscriber("a")
-        self.assertEqual(reader.take(), fujin.reader_connected(False, 0, Code.NO_SUCH_TOPIC, "there is no topic a"))
+        self.assertEqual(reader.take(), replies.reader_connected(False, 0, Code.NO_SUCH_TOPIC, "there is no topic a"))
         self.assertTrue(reader.closed)
         self.topic("a")
-        self.assertEqual(self.rig.subscriber("a").take(), fujin.reader_connected(True, 0))
+        self.assertEqual(self.rig.subscriber("a").take(), replies.reader_connected(True, 0))
 
 
 class ReadTests(FujinCase):
@@ -174,8 +174,8 @@ class ReadTests(FujinCase):
         self.assertEqual(
             (one.take(), two.take()),
             (
-                fujin.reader_connected(False, 8) + pushed(b"0", first=0),
-                fujin.reader_connected(False, 8) + pushed(b"1", first=1),
+                replies.reader_connected(False, 8) + pushed(b"0", first=0),
+                replies.reader_connected(False, 8) + pushed(b"1", first=1),
             ),
         )
         one.drop()
@@ -193,7 +193,9 @@ class ReadTests(FujinCase):
         self.assertEqual(peer.take(), acked(5))
         self.restart()
         again = self.rig.subscriber("manual")
-        self.assertEqual(again.take(), fujin.reader_connected(False, 8) + pushed(b"0", first=0) + pushed(b"2", first=2))
+        self.assertEqual(
+            again.take(), replies.reader_connected(False, 8) + pushed(b"0", first=0) + pushed(b"2", first=2)
+        )
 
     def test_again_and_never(self) -> None:
         """An ack of what is acknowledged is a success, of what was never delivered an error; in one run."""
@@ -202,7 +204,7 @@ class ReadTests(FujinCase):
         peer.ask(client.fetch(2))
         answer = peer.ask(ack(1, 0) + ack(2, 0) + ack(3, 2) + ack(4, 1) + ack(5, 2**64 - 1))
         self.assertEqual(answer[:12], acked(1, 2))
-        never = fujin.answers(Reply.ACKNOWLEDGED, pack(">I", 3), Code.NOT_DELIVERED, "message 2 is not out")
+        never = replies.answers(Reply.ACKNOWLEDGED, pack(">I", 3), Code.NOT_DELIVERED, "message 2 is not out")
         self.assertEqual(answer[12 : 12 + len(never)], never)
         self.assertEqual(answer[12 + len(never) :][:6], acked(4))
         self.assertEqual(error(peer.ask(ack(6, 0, back=True)))[0], Code.NOT_DELIVERED)
@@ -221,7 +223,7 @@ class ReadTests(FujinCase):
         """FETCH is a credit, sent as messages come; a second one adds to it."""
         self.topic("a", b"0")
         peer = self.rig.consumer("manual")
-        self.assertEqual(peer.take(), fujin.reader_connected(False, 8))
+        self.assertEqual(peer.take(), replies.reader_connected(False, 8))
         self.assertEqual(peer.ask(client.fetch(2) + client.fetch(1) + client.fetch(0)), pushed(b"0", first=0))
         self.rig.publish("a", *[b"%d" % number for number in range(1, 6)])
         self.assertEqual(peer.take(), pushed(b"1", b"2", first=1))
@@ -233,7 +235,7 @@ class ReadTests(FujinCase):
         peer = self.rig.connect()
         asked = client.connect_reader("manual", consumer=True) + client.fetch(1) + ack(1, 0)
         answer = peer.ask(asked)
-        self.assertEqual(answer[:4], fujin.reader_connected(False, 8))
+        self.assertEqual(answer[:4], replies.reader_connected(False, 8))
         self.assertIn(pushed(b"0", first=0), answer)
 
     def test_disconnect(self) -> None:
@@ -261,7 +263,7 @@ class ReadTests(FujinCase):
         self.restart()
         self.topic("a", *[b"x"] * 30)
         peer = self.rig.subscriber("manual")
-        self.assertEqual(peer.take(), fujin.reader_connected(False, 8) + pushed(*[b"x"] * 10, first=0))
+        self.assertEqual(peer.take(), replies.reader_connected(False, 8) + pushed(*[b"x"] * 10, first=0))
         answer = peer.ask(ack(1, 3))
         self.assertEqual(sorted([answer[:6], answer[6:]], key=len), [acked(1), pushed(b"x", first=10)])
 
@@ -284,14 +286,14 @@ class AutoCommitTests(FujinCase):
         """With auto commit what was sent is done with; ACK and NACK need no meta and do nothing."""
         self.topic("a", b"0", b"1")
         peer = self.rig.subscriber("a")
-        self.assertEqual(peer.take(), fujin.reader_connected(True, 0) + pushed(b"0", b"1"))
+        self.assertEqual(peer.take(), replies.reader_connected(True, 0) + pushed(b"0", b"1"))
         back = client.acknowledge(2, b"", back=True)
-        nacked = fujin.answers(Reply.GIVEN_BACK, pack(">I", 2))
+        nacked = replies.answers(Reply.GIVEN_BACK, pack(">I", 2))
         self.assertEqual(peer.ask(client.acknowledge(1, b"") + back), acked(1) + nacked)
         peer.drop()
         self.restart()
         self.rig.publish("a", b"2")
-        self.assertEqual(self.rig.subscriber("a").take(), fujin.reader_connected(True, 0) + pushed(b"2"))
+        self.assertEqual(self.rig.subscriber("a").take(), replies.reader_connected(True, 0) + pushed(b"2"))
 
     def test_everything(self) -> None:
         """A backlog of megabytes, in order, as fast as the reader takes it."""
@@ -301,7 +303,7 @@ class AutoCommitTests(FujinCase):
         peer.wire.slow = True
         self.assertEqual(
             peer.send(client.connect_reader("a", consumer=False)).take_all(),
-            fujin.reader_connected(True, 0) + pushed(*messages),
+            replies.reader_connected(True, 0) + pushed(*messages),
         )
 
     def test_created(self) -> None:
@@ -312,8 +314,8 @@ class AutoCommitTests(FujinCase):
         other = self.rig.subscriber("newer")
         self.assertEqual((reader.take(), other.take()), (b"", b""))
         self.rig.release()
-        self.assertEqual(reader.take(), fujin.reader_connected(True, 0))
-        self.assertEqual(other.take(), fujin.reader_connected(True, 0) + pushed(b"x"))
+        self.assertEqual(reader.take(), replies.reader_connected(True, 0))
+        self.assertEqual(other.take(), replies.reader_connected(True, 0) + pushed(b"x"))
         bad = self.rig.subscriber("a\0")
         self.assertEqual(bad.take()[3], Code.BAD_TOPIC)
         self.assertTrue(bad.closed)
@@ -344,6 +346,6 @@ class EndTests(FujinCase):
         one = self.rig.subscriber("manual")
         self.assertTrue(one.take().endswith(pushed(b"0", first=0)))
         other = self.rig.connect(FujinFactory(self.rig.core, self.settings))
-        self.assertEqual(other.ask(client.connect_reader("manual", consumer=False)), fujin.reader_connected(False, 8))
+        self.assertEqual(other.ask(client.connect_reader("manual", consumer=False)), replies.reader_connected(False, 8))
         one.drop()
         self.assertEqual(other.take(), pushed(b"0", first=0))

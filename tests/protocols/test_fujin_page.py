@@ -8,7 +8,8 @@ from dataclasses import fields
 
 from streamd.protocols.fujin import FujinSettings, configure
 from streamd.quic.certificate import FILE_NAME
-from streamd.wire.fujin import TOPIC_BYTES_MAX, Code, Opcode, Reply
+from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
+from streamd.wire.fujin_replies import Code, Reply
 from tests.daemon import CHECKOUT
 from tests.protocols.fujin_case import FujinCase
 from tests.protocols.test_smq_page import from_hex

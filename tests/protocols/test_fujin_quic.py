@@ -20,9 +20,9 @@ from streamd.quic.client import Trust
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.settings import Limits, StoreSettings
 from streamd.store import open_store
-from streamd.wire import fujin
 from streamd.wire import fujin_client as client
-from streamd.wire.fujin import Code, Reply
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin_replies import Code, Reply
 from tests.daemon import Daemon
 from tests.protocols.fujin_quic import Client
 
@@ -192,7 +192,7 @@ class PingTests(FujinQuicCase):
         stream = connection.stream(WRITER)
         while len(connection.pings) < 10:
             await deferLater(self.reactor, 0.01, lambda: None)
-        self.assertEqual(connection.pings[:10], fujin.PING * 10)
+        self.assertEqual(connection.pings[:10], replies.PING * 10)
         self.assertEqual(await stream.send(client.write(1, "a", b"")).event(), client.Answers(Reply.WRITTEN, [1]))
 
     @asynchronous

@@ -9,9 +9,9 @@ from struct import pack
 
 from streamd.protocols.fujin import FujinSettings
 from streamd.store import Segment
-from streamd.wire import fujin
 from streamd.wire import fujin_client as client
-from streamd.wire.fujin import Code, Reply
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin_replies import Code, Reply
 from tests.protocols.fujin_case import FujinCase, FujinRig, StreamPeer, written
 from tests.protocols.rig import Peer
 from tests.protocols.test_fujin import error
@@ -22,7 +22,7 @@ LARGE = 200_000
 
 
 def answer(reply: Reply, id: int) -> bytes:
-    return fujin.transaction(reply, pack(">I", id))
+    return replies.transaction(reply, pack(">I", id))
 
 
 class TransactionCase(FujinCase):

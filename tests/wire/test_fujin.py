@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.wire import WireError, fujin
+from streamd.wire import WireError
 from streamd.wire import fujin_client as client
+from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin import (
     Acknowledge,
     Begin,
-    Code,
     Commit,
     ConnectReader,
     ConnectWriter,
@@ -23,11 +23,11 @@ from streamd.wire.fujin import (
     Fetch,
     FujinCodec,
     Refused,
-    Reply,
     Role,
     Rollback,
     Write,
 )
+from streamd.wire.fujin_replies import Code, Reply
 
 LIMIT = 1 << 20
 MANUAL = "manual"
@@ -101,12 +101,12 @@ def plain(requests: Iterable[object]) -> list[object]:
     found: list[object] = []
     for request in requests:
         if isinstance(request, Write):
-            ids = fujin.U32.iter_unpack(request.ids)
+            ids = replies.U32.iter_unpack(request.ids)
             records = request.batch.records()
             found += [(id, request.topic, bytes(record)) for (id,), record in zip(ids, records, strict=True)]
         elif isinstance(request, Acknowledge):
             word = "nack" if request.back else "ack"
-            unpacked = [id for (id,) in fujin.U32.iter_unpack(request.ids)]
+            unpacked = [id for (id,) in replies.U32.iter_unpack(request.ids)]
             numbers: Sequence[int | None] = request.numbers or [None] * len(unpacked)
             found += [(word, id, number) for id, number in zip(unpacked, numbers, strict=True)]
         else:
@@ -265,30 +265,33 @@ class BrokenTests(SynchronousTestCase):
 class ReplyTests(SynchronousTestCase):
     def test_bytes(self) -> None:
         """What the server sends, to the byte."""
-        self.assertEqual(fujin.reader_connected(False, 0), bytes([1, 0, 0, 0]))
-        self.assertEqual(fujin.reader_connected(True, 0), bytes([1, 1, 0, 0]))
-        self.assertEqual(fujin.reader_connected(False, 8), bytes([1, 0, 8, 0]))
-        self.assertEqual(fujin.reader_connected(False, 0, Code.NO_SUCH_TOPIC, "no"), b"\1\0\0\2\0\0\0\2no")
-        self.assertEqual(fujin.answers(Reply.WRITTEN, id_bytes(0x010101)), bytes([2, 0, 1, 1, 1, 0]))
-        self.assertEqual(fujin.answers(Reply.ACKNOWLEDGED, id_bytes(1)), bytes([4, 0, 0, 0, 1, 0]))
-        self.assertEqual(fujin.answers(Reply.GIVEN_BACK, id_bytes(1)), bytes([5, 0, 0, 0, 1, 0]))
+        self.assertEqual(replies.reader_connected(False, 0), bytes([1, 0, 0, 0]))
+        self.assertEqual(replies.reader_connected(True, 0), bytes([1, 1, 0, 0]))
+        self.assertEqual(replies.reader_connected(False, 8), bytes([1, 0, 8, 0]))
+        self.assertEqual(replies.reader_connected(False, 0, Code.NO_SUCH_TOPIC, "no"), b"\1\0\0\2\0\0\0\2no")
+        self.assertEqual(replies.answers(Reply.WRITTEN, id_bytes(0x010101)), bytes([2, 0, 1, 1, 1, 0]))
+        self.assertEqual(replies.answers(Reply.ACKNOWLEDGED, id_bytes(1)), bytes([4, 0, 0, 0, 1, 0]))
+        self.assertEqual(replies.answers(Reply.GIVEN_BACK, id_bytes(1)), bytes([5, 0, 0, 0, 1, 0]))
         self.assertEqual(
-            fujin.answers(Reply.WRITTEN, id_bytes(1, 2), 3, "no"), b"\2\0\0\0\1\3\0\0\0\2no\2\0\0\0\2\3\0\0\0\2no"
+            replies.answers(Reply.WRITTEN, id_bytes(1, 2), 3, "no"),
+            b"\2\0\0\0\1\3\0\0\0\2no\2\0\0\0\2\3\0\0\0\2no",
         )
-        self.assertEqual(fujin.answers(Reply.WRITTEN, b""), b"")
+        self.assertEqual(replies.answers(Reply.WRITTEN, b""), b"")
         for reply, byte in ((Reply.BEGUN, 6), (Reply.COMMITTED, 7), (Reply.ROLLED_BACK, 8)):
-            self.assertEqual(fujin.transaction(reply, id_bytes(1)), bytes([byte, 0, 0, 0, 1]))
-        self.assertEqual(fujin.messages([b"hello"], None), bytes([3, 0, 0, 0, 5, 104, 101, 108, 108, 111]))
-        self.assertEqual(fujin.messages([b"hello", b""], None), b"\3\0\0\0\5hello\3\0\0\0\0")
-        self.assertEqual(fujin.messages([b"ab", b""], 255), b"\3" + pack(">QI", 255, 2) + b"ab\3" + pack(">QI", 256, 0))
-        self.assertEqual((fujin.DISCONNECTED, fujin.PING, fujin.STOP), (b"\x09", b"\x0c", b"\x0d"))
+            self.assertEqual(replies.transaction(reply, id_bytes(1)), bytes([byte, 0, 0, 0, 1]))
+        self.assertEqual(replies.messages([b"hello"], None), bytes([3, 0, 0, 0, 5, 104, 101, 108, 108, 111]))
+        self.assertEqual(replies.messages([b"hello", b""], None), b"\3\0\0\0\5hello\3\0\0\0\0")
+        self.assertEqual(
+            replies.messages([b"ab", b""], 255), b"\3" + pack(">QI", 255, 2) + b"ab\3" + pack(">QI", 256, 0)
+        )
+        self.assertEqual((replies.DISCONNECTED, replies.PING, replies.STOP), (b"\x09", b"\x0c", b"\x0d"))
 
     def test_text(self) -> None:
         """An error's text is cut at its limit, between characters, and can always be said."""
-        data = fujin.answers(Reply.WRITTEN, id_bytes(1), Code.BAD_TOPIC, "\u20ac" * 1000 + "\udcff")
+        data = replies.answers(Reply.WRITTEN, id_bytes(1), Code.BAD_TOPIC, "\u20ac" * 1000 + "\udcff")
         self.assertEqual(data[6:10], pack(">I", 1023))
         self.assertEqual(data[10:].decode(), "\u20ac" * 341)
-        self.assertIn(b"udcff", fujin.answers(Reply.WRITTEN, id_bytes(1), Code.BAD_TOPIC, "\udcff"))
+        self.assertIn(b"udcff", replies.answers(Reply.WRITTEN, id_bytes(1), Code.BAD_TOPIC, "\udcff"))
 
 
 def events(*pieces: bytes) -> list[object]:
@@ -314,16 +317,16 @@ class ClientTests(SynchronousTestCase):
         """A client understands what the server says, wherever it is cut."""
         whole = b"".join(
             [
-                fujin.reader_connected(False, 8),
-                fujin.messages([b"one", b"", b"three"], 5),
-                fujin.answers(Reply.ACKNOWLEDGED, id_bytes(1, 2, 3)),
-                fujin.answers(Reply.ACKNOWLEDGED, id_bytes(4), Code.NOT_DELIVERED, "never"),
-                fujin.answers(Reply.GIVEN_BACK, id_bytes(5)),
-                fujin.transaction(Reply.BEGUN, id_bytes(6)),
-                fujin.transaction(Reply.COMMITTED, id_bytes(7)),
-                fujin.transaction(Reply.ROLLED_BACK, id_bytes(8)),
-                fujin.STOP,
-                fujin.DISCONNECTED,
+                replies.reader_connected(False, 8),
+                replies.messages([b"one", b"", b"three"], 5),
+                replies.answers(Reply.ACKNOWLEDGED, id_bytes(1, 2, 3)),
+                replies.answers(Reply.ACKNOWLEDGED, id_bytes(4), Code.NOT_DELIVERED, "never"),
+                replies.answers(Reply.GIVEN_BACK, id_bytes(5)),
+                replies.transaction(Reply.BEGUN, id_bytes(6)),
+                replies.transaction(Reply.COMMITTED, id_bytes(7)),
+                replies.transaction(Reply.ROLLED_BACK, id_bytes(8)),
+                replies.STOP,
+                replies.DISCONNECTED,
             ]
         )
         expected: list[object] = [
@@ -348,16 +351,16 @@ class ClientTests(SynchronousTestCase):
     def test_runs(self) -> None:
         """Messages in a row are one batch, like answers one."""
         parser = client.FujinReplies(LIMIT)
-        (several,) = parser.receive(fujin.messages([b"x"] * 9, None))
+        (several,) = parser.receive(replies.messages([b"x"] * 9, None))
         assert isinstance(several, client.Messages)
         self.assertEqual((several.batch.count, several.metas), (9, []))
-        (answers,) = parser.receive(fujin.answers(Reply.WRITTEN, id_bytes(*range(9))))
+        (answers,) = parser.receive(replies.answers(Reply.WRITTEN, id_bytes(*range(9))))
         self.assertEqual(answers, client.Answers(Reply.WRITTEN, list(range(9))))
 
     def test_broken(self) -> None:
         """A reply that is none, and one that is too large: those before it count."""
         for data in (b"\0", b"\x0a", b"\xff", b"\3" + pack(">I", LIMIT + 1), b"\2\0\0\0\1\1" + pack(">I", LIMIT + 1)):
-            found = events(fujin.messages([b"x"], None) + data)
+            found = events(replies.messages([b"x"], None) + data)
             self.assertEqual((found[0], len(found)), ((None, b"x"), 2))
 
     @given(st.binary(max_size=120), st.integers(0, 120))

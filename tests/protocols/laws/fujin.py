@@ -7,9 +7,10 @@ from struct import pack
 
 from streamd.interfaces import Core
 from streamd.protocols.fujin import FujinFactory, FujinProtocol, FujinSettings
-from streamd.wire import fujin
 from streamd.wire import fujin_client as client
-from streamd.wire.fujin import TOPIC_BYTES_MAX, Code, Opcode, Reply
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
+from streamd.wire.fujin_replies import Code, Reply
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
 
 _MESSAGE_TOO_LARGE = f"a message has at most {LIMITS.message_bytes_max} bytes"
@@ -18,12 +19,12 @@ _TOPIC_TOO_LARGE = f"a topic has at most {TOPIC_BYTES_MAX} bytes"
 
 def answer(reply: Reply, id: int, code: int = 0, text: str = "") -> bytes:
     """One answer with room for an error."""
-    return fujin.answers(reply, pack(">I", id), code, text)
+    return replies.answers(reply, pack(">I", id), code, text)
 
 
 def told(reply: Reply, id: int) -> bytes:
     """One answer without."""
-    return fujin.transaction(reply, pack(">I", id))
+    return replies.transaction(reply, pack(">I", id))
 
 
 def written(id: int, code: int = 0, text: str = "") -> bytes:
