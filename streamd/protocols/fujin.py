@@ -163,12 +163,7 @@ class FujinProtocol(StreamProtocol):
             self._end_transaction(rolled_back=False)
             return reply
 
-        def done(result: object) -> object:
-            if not isinstance(result, Failure):
-                self._end_transaction(rolled_back=False)
-            return result
-
-        return committed.addCallback(done), reply
+        return committed.addCallback(lambda _: self._end_transaction(rolled_back=False)), reply
 
     def _rollback(self, request: fujin.Rollback) -> Reply:
         if self._transaction is None:
@@ -232,7 +227,7 @@ class FujinProtocol(StreamProtocol):
         """The peer takes more."""
         super().resumeProducing()
         if self._reader is not None:
-            self._reader.push()
+            self._reader.wake()
 
     def failed_to_push(self, failure: Failure) -> None:
         """A bug: it costs this stream."""
