@@ -52,6 +52,7 @@ setup(
         "spark": ["pyspark>=4.1", "pyarrow", "pandas<3"],
         "test": TEST,
         "dev": DEV,
+        "fuzz": ["atheris>=3.0"],
     },
     zip_safe=False,
     classifiers=[

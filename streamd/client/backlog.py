@@ -218,6 +218,11 @@ class Appender:
         """How many bytes of this writer are on disk: its ack level."""
         return self._backlog.acknowledged
 
+    @property
+    def written(self) -> int:
+        """How many bytes this writer has written: its ack level when all of it is on disk."""
+        return self._backlog.end
+
     def _new_session(self) -> WriterSession:
         return WriterSession(self._target.reply_bytes_max, self._segment, self._backlog)
 

@@ -27,8 +27,8 @@ from twisted.internet.protocol import Factory, Protocol
 from streamd.client.address import TcpAddress, parse_address
 from streamd.client.errors import ConnectionLost
 from streamd.client.fujin_stream import Asked, Ended, FujinStream
-from streamd.client.session import PIPELINED_BYTES_MAX, chunks
-from streamd.client.target import CONNECT_SECONDS_MAX, REPLY_BYTES_MAX, REPLY_SECONDS_MAX
+from streamd.client.session import chunks
+from streamd.client.target import CONNECT_SECONDS_MAX, PIPELINED_BYTES_MAX, REPLY_BYTES_MAX, REPLY_SECONDS_MAX
 from streamd.quic.client import QuicClientEndpoint, Trust
 from streamd.quic.interfaces import TooManyStreams
 from streamd.quic.settings import QuicSettings

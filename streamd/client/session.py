@@ -18,13 +18,11 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from streamd.batch import Buffer
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken
+from streamd.client.target import PIPELINED_BYTES_MAX
 from streamd.wire import WireError
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-PIPELINED_BYTES_MAX: Final = 1 << 20
-"""So much is sent before it is answered, unless one request alone is larger."""
 
 _CHUNK_BYTES: Final = 128 << 10
 
@@ -94,12 +92,13 @@ class Replies(Protocol[R]):
 class Session(ABC, Generic[R]):
     """One connection's side of a protocol, without the connection."""
 
-    def __init__(self, codec: Replies[R], pipelined_bytes_max: int = PIPELINED_BYTES_MAX) -> None:
+    def __init__(self, codec: Replies[R]) -> None:
         self._codec = codec
         self._outgoing: list[Buffer] = []
         self._outgoing_bytes = 0
         self._room: list[Answer[None]] = []
-        self.pipelined_bytes_max = pipelined_bytes_max
+        self.pipelined_bytes_max = PIPELINED_BYTES_MAX
+        """So much is sent before it is answered, or one request that is larger."""
         self.error: ClientError | None = None
         """Why it is over, once it is."""
 
@@ -215,8 +214,8 @@ class _Asked(Generic[R]):
 class OrderedSession(Session[R]):
     """A session whose replies come in the order of the requests."""
 
-    def __init__(self, codec: Replies[R], pipelined_bytes_max: int = PIPELINED_BYTES_MAX) -> None:
-        super().__init__(codec, pipelined_bytes_max)
+    def __init__(self, codec: Replies[R]) -> None:
+        super().__init__(codec)
         self._asked: deque[_Asked[R]] = deque()
         self._asked_bytes = 0
 

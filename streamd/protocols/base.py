@@ -522,14 +522,20 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
     def _send(self, data: bytes) -> None:
         transport = self.transport
         if self._direct and not self._pause & _UNSENT:
+            left = len(data)
+            rest: bytes | memoryview = data
             while True:
-                sent = transport.writeSomeData(data)
-                if sent == len(data):
+                sent = transport.writeSomeData(rest)
+                if sent == left:
                     return
                 # What can't be sent now, and an error too, is for the reactor to deal with.
                 if not isinstance(sent, int) or sent <= 0:
                     break
-                data = data[sent:]
+                left -= sent
+                # A view: each call takes some tens of kilobytes, and the rest may be megabytes.
+                rest = memoryview(data)[-left:]
+            if left < len(data):
+                data = bytes(rest)
             self._pause_for(_UNSENT)
         self._unsent_bytes += len(data)
         self._put(data)
@@ -566,7 +572,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._held_bytes = held
         if delta:
             load.change(delta)
-        if load.must_wait(held, busy):
+        if load.must_wait(held, busy) or self._asked_bytes > self.core.store.pace.bytes:
             self._pause_for(_CROWDED)
             load.wait(self)
         elif self._pause & _CROWDED:

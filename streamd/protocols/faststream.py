@@ -115,15 +115,13 @@ class FastStreamProtocol(StreamProtocol):
         return b"" if segment is None else (self.core.store.append(segment, request.batch), b"")
 
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
-        if request.all_except:
-            without = {segment_name(stream) for stream in request.streams}
-            segments = [each for each in self.core.store.numbered_claimed() if each.name not in without]
-        else:
-            named = (self.core.store.find_claimed(segment_name(stream)) for stream in request.streams)
-            segments = [each for each in named if each is not None]
+        named = (self.core.store.find_claimed(segment_name(stream)) for stream in request.streams)
         # A sealed one takes nothing, and keeps the others from nothing.
-        segments = [each for each in segments if not each.claimed_sealed]
-        return (self.core.store.fan_out(segments, Batch.of([request.record])), b"") if segments else b""
+        segments = [each for each in named if each is not None and not each.claimed_sealed]
+        record = Batch.of([request.record])
+        if request.all_except:
+            return self.core.store.broadcast(record, without=segments), b""
+        return (self.core.store.fan_out(segments, record), b"") if segments else b""
 
     # -- asking --------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from streamd.batch import Buffer
 from streamd.config import fill
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
@@ -141,12 +142,11 @@ class PravegaProtocol(StreamProtocol):
         return runs.addCallback(self._told, segment, request, bytes_max)
 
     def _told(self, runs: list[Run], segment: Segment, request: pravega.ReadSegment, bytes_max: int) -> bytes:
-        data = b"".join([_run_bytes(run) for run in runs])
+        data = [part for run in runs for part in _run_parts(run)]
         if runs:
             # The first run begins with the record that holds the offset.
-            skip = request.offset - runs[0].offset
-            data = data[skip : skip + bytes_max]
-        at_tail = request.offset + len(data) >= segment.offset
+            data = _within(data, request.offset - runs[0].offset, bytes_max)
+        at_tail = request.offset + sum(map(len, data)) >= segment.offset
         return pravega.segment_read(request.name, request.offset, at_tail, at_tail and segment.sealed, data)
 
     def _wait_at_tail(self, segment: Segment, request: pravega.ReadSegment) -> None:
@@ -188,11 +188,20 @@ class PravegaProtocol(StreamProtocol):
         self.hurry()
 
 
-def _run_bytes(run: Run) -> bytes:
+def _run_parts(run: Run) -> list[Buffer]:
     """Records as the bytes of the segment: events, or what came raw."""
-    if run.tag & TAG_RAW:
-        return bytes(run.batch.payload)
-    return pravega.event_bytes(run.batch.lengths, run.batch.records())
+    return [run.batch.payload] if run.tag & TAG_RAW else pravega.event_parts(run.batch)
+
+
+def _within(parts: list[Buffer], skip: int, bytes_max: int) -> list[Buffer]:
+    """The bytes behind the first `skip`, at most so many, without a copy."""
+    found: list[Buffer] = []
+    for part in parts:
+        if bytes_max > 0 and skip < len(part):
+            found.append(memoryview(part)[skip : skip + bytes_max])
+            bytes_max -= len(found[-1])
+        skip = max(0, skip - len(part))
+    return found
 
 
 _ACTIONS: Final[dict[type, Callable[[PravegaProtocol, Any], Reply]]] = {

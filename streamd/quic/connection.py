@@ -117,14 +117,19 @@ class Connection:
         self.touch()
 
     def close_when_idle(self) -> None:
-        """End the connection as soon as it has no streams."""
+        """End the connection as soon as all its streams are over for us, whatever the peer still has to say on them."""
         self._closes_when_idle = True
         self.touch()
 
     @property
     def stream_count(self) -> int:
-        """Streams that have not ended."""
+        """Streams that either end still knows of."""
         return len(self._streams)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no protocol has a stream."""
+        return all(each.is_lost for each in self._streams.values())
 
     @property
     def is_open(self) -> bool:
@@ -224,7 +229,7 @@ class Connection:
             asked, self._asked = self._asked, {}
             for stream in asked:
                 self._check(stream)
-        if self._closes_when_idle and not self._streams:
+        if self._closes_when_idle and self.is_idle:
             self.close()
         ended = self._quic.ended
         if ended is not None or self._ending is not None:

@@ -193,7 +193,7 @@ class Listener(Datagrams):
             for connection in self.connections:
                 connection.close_when_idle()
             self.turned()
-        busy = any(each.is_open and each.stream_count for each in self.connections)
+        busy = any(each.is_open and not each.is_idle for each in self.connections)
         return succeed(None) if busy else self.when_ended()
 
     def when_ended(self) -> Deferred[None]:

@@ -71,7 +71,8 @@ class QuicSettings:
                 raise ValueError(f"{name} must be above 0")
         if self.retry_handshakes is not None and self.retry_handshakes < 0:
             raise ValueError("retry_handshakes must be 0 or above")
-        if not 1_200 <= self.datagram_bytes_max <= 65_527:
-            raise ValueError("datagram_bytes_max must be from 1200 to 65527")
+        # The library writes the lengths of packets and frames in two bytes, of which QUIC uses 14 bits.
+        if not 1_200 <= self.datagram_bytes_max <= 16_000:
+            raise ValueError("datagram_bytes_max must be from 1200 to 16000")
         if self.congestion_control not in ("reno", "cubic"):
             raise ValueError("congestion_control must be reno or cubic")

@@ -30,6 +30,15 @@ class Phase(Enum):
     LOST = auto()  # the protocol has been told
 
 
+class Reading(Enum):
+    """What is known of the peer's part."""
+
+    OPEN = auto()
+    LAST = auto()  # all of it has come, and is not yet taken
+    ENDED = auto()  # the protocol knows
+    STOPPED = auto()  # the peer was told that no more is taken
+
+
 @implementer(IQuicStream)
 class StreamTransport:
     """The transport of one bidirectional stream.
@@ -50,10 +59,8 @@ class StreamTransport:
         self._received: list[bytes] = []
         self._held = bytearray()
         self._taken_bytes = 0
-        self._fin = False
-        self._read_ended = False
+        self._reading = Reading.OPEN
         self._write_ended = False
-        self._stopped = False
         self._paused = False
         self._producer: Any = None
         self._streaming = False
@@ -78,8 +85,13 @@ class StreamTransport:
         return len(self._held)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the protocol was told that it is over."""
+        return self._phase is Phase.LOST
+
+    @property
     def is_forgotten(self) -> bool:
-        """Whether nothing can come on it any more and the protocol was told."""
+        """Whether nothing can come on it any more either."""
         return self._phase is Phase.LOST and self._stream.is_finished
 
     # -- writing -------------------------------------------------------------------------------------------------------
@@ -138,7 +150,8 @@ class StreamTransport:
             return
         if data:
             self._received.append(data)
-        self._fin = self._fin or fin
+        if fin:
+            self._reading = Reading.LAST
 
     def deliver(self) -> None:
         """Give the protocol what has come, for as long as it wants it."""
@@ -152,8 +165,8 @@ class StreamTransport:
             # In one piece: a peer may send a byte at a time, and the pieces would take more than the bytes.
             self._held += b"".join(self._received)
             self._received.clear()
-        elif self._fin and self._reads and not self._paused:
-            self._read_ended = True
+        elif self._reading is Reading.LAST and self._reads and not self._paused and not self._held:
+            self._reading = Reading.ENDED
             if self._half is None:
                 self.loseConnection()
             else:
@@ -162,7 +175,7 @@ class StreamTransport:
 
     @property
     def _reads(self) -> bool:
-        return self._phase is Phase.OPEN and not self._read_ended
+        return self._phase is Phase.OPEN and self._reading in (Reading.OPEN, Reading.LAST)
 
     def _next_chunk(self) -> bytes:
         if self._held:
@@ -180,7 +193,7 @@ class StreamTransport:
         """Go on."""
         if self._paused:
             self._paused = False
-            if self._held or self._fin:
+            if self._held or self._reading is Reading.LAST:
                 self.connection.ready(self)
 
     def stopProducing(self) -> None:
@@ -225,7 +238,6 @@ class StreamTransport:
     def stop(self, code: int) -> None:
         """Take no more of what the peer sends."""
         if self._phase is not Phase.LOST:
-            self._read_ended = True
             self._stop_reading(code)
             self._wait()
 
@@ -278,7 +290,7 @@ class StreamTransport:
             let_go(self._stream)
             if self._phase is Phase.OPEN and self._half is not None:
                 self._half.writeConnectionLost()
-        if self._write_ended and (self._read_ended or self._phase is Phase.CLOSING):
+        if self._write_ended and not self._reads:
             self._stop_reading(0)
             self.lost(self._reason or Failure(ConnectionDone()))
             return not self._stream.is_finished
@@ -321,9 +333,10 @@ class StreamTransport:
 
     def _stop_reading(self, code: int) -> None:
         self._drop_received()
-        if not self._stopped and not self._stream.receiver.is_finished:
-            self._stopped = True
-            self._stream.receiver.stop(code)
+        if self._reading is not Reading.STOPPED:
+            self._reading = Reading.STOPPED
+            if not self._stream.receiver.is_finished:
+                self._stream.receiver.stop(code)
 
     def _wait(self) -> None:
         """Have `check` called in this turn of the connection or the next."""

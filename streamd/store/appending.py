@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from struct import pack
 from typing import Any, Final, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
 
 from streamd.batch import Batch
+from streamd.store.broadcast import BROADCASTS, Numbered
 from streamd.store.commit import Commit, Waiter
 from streamd.store.errors import (
     LevelGap,
@@ -20,8 +22,10 @@ from streamd.store.errors import (
     StoreReadOnly,
 )
 from streamd.store.frame import ENTRY_BYTES_MAX, NO_WRITER, Entry, Kind, span
+from streamd.store.names import NUMBERED
 from streamd.store.pipeline import Pipeline
 from streamd.store.segment import Segment
+from streamd.store.segments import Segments
 
 REQUEST_BYTES_MAX: Final = 256 << 20
 """No single append may be larger, whatever the limits of the protocols say."""
@@ -66,6 +70,7 @@ class Appending:
     """What `Store` inherits."""
 
     _pipeline: Pipeline
+    _segments: Segments
 
     def delete(self, segment: Segment) -> Deferred[None]:
         """Remove a segment with its ack levels, groups and attributes."""
@@ -191,7 +196,7 @@ class Appending:
     def fan_out(self, segments: Sequence[Segment], batch: Batch, *, tag: int = 0) -> Deferred[None]:
         """Append the same records to many segments. Their bytes are written once, and it is atomic.
 
-        A segment that stands twice receives twice.
+        A segment that stands twice receives twice; if it is more than fits into an entry, for that it is written again.
         """
         self._check_writable()
         for segment in segments:
@@ -208,18 +213,64 @@ class Appending:
             commit.close_open(segment)
             commit.touched.add(segment)
             segment.touched = commit.number
-        for part in _pieces(batch):
-            payload = Entry(Kind.PAYLOAD, tag=tag)
-            payload.add(part)
-            commit.add(payload)
-            taken = span(tag, part.count, part.size)
-            for segment in segments:
-                segment.next_number += part.count
-                segment.next_offset += taken
-            for first in range(0, len(segments), _FANOUT_IDS_MAX):
-                ids = [segment.id for segment in segments[first : first + _FANOUT_IDS_MAX]]
-                commit.add(Entry(Kind.FANOUT, count=len(ids), body=pack(f"<{len(ids)}Q", *ids)))
+        pieces = list(_pieces(batch))
+        for distinct in [segments] if len(pieces) == 1 else _rounds(segments):
+            for piece in pieces:
+                self._fan_out(commit, distinct, piece, tag)
         return self._pipeline.wait(None)
+
+    def _fan_out(self, commit: Commit, segments: Sequence[Segment], piece: Batch, tag: int) -> None:
+        payload = Entry(Kind.PAYLOAD, tag=tag)
+        payload.add(piece)
+        commit.add(payload)
+        taken = span(tag, piece.count, piece.size)
+        for segment in segments:
+            segment.next_number += piece.count
+            segment.next_offset += taken
+        for first in range(0, len(segments), _FANOUT_IDS_MAX):
+            ids = [segment.id for segment in segments[first : first + _FANOUT_IDS_MAX]]
+            commit.add(Entry(Kind.FANOUT, count=len(ids), body=pack(f"<{len(ids)}Q", *ids)))
+
+    def broadcast(self, batch: Batch, *, without: Iterable[Segment] = (), tag: int = 0) -> Deferred[None]:
+        """Append the same records to all numbered segments that there are now, but for these and sealed ones.
+
+        Their bytes are written once, it is atomic, and costs the same however many segments there are.
+        """
+        self._check_writable()
+        if batch.size + 4 * batch.count > REQUEST_BYTES_MAX:
+            raise RequestTooLarge(f"{batch.size} bytes in one append, {REQUEST_BYTES_MAX} at most")
+        if not batch.count or not self._has_numbered():
+            return self._pipeline.acknowledge(None, settled=True)
+        commit = self._pipeline.gathering
+        broadcast = self._segments.broadcast
+        if not broadcast.id:
+            broadcast.id = commit.next_sequence
+            commit.add(Entry(Kind.CREATE, broadcast.id, count=BROADCASTS, body=NUMBERED.encode()))
+        left_out = [
+            (each, each.next_number, each.next_offset)
+            for each in dict.fromkeys(without)
+            if isinstance(each, Numbered) and not each.claimed_sealed and not each.claimed_deleted
+        ]
+        before = (broadcast.next_number, broadcast.next_offset)
+        commit.barrier(broadcast)
+        self._place(commit, broadcast, batch, tag)
+        for segment, number, offset in left_out:
+            segment.next_number, segment.next_offset = number, offset
+            commit.touched.add(segment)
+            segment.touched = commit.number
+        records, taken = broadcast.next_number - before[0], broadcast.next_offset - before[1]
+        for first in range(0, len(left_out), _FANOUT_IDS_MAX):
+            ids = [segment.id for segment, _, _ in left_out[first : first + _FANOUT_IDS_MAX]]
+            body = pack(f"<{len(ids)}Q", *ids)
+            commit.add(Entry(Kind.LEFT_OUT, number=records, offset=taken, count=len(ids), body=body))
+        return self._pipeline.wait(None)
+
+    def _has_numbered(self) -> bool:
+        """Whether there is anybody to broadcast to; who is just being created counts."""
+        pending = self._pipeline.names.items()
+        return bool(self._segments.numbered) or any(
+            segment is not None and not hidden and name.startswith(NUMBERED) for (hidden, name), segment in pending
+        )
 
     def _place(self, commit: Commit, segment: Segment, batch: Batch, tag: int) -> Appended:
         place = Appended(segment.next_number, segment.next_offset)
@@ -316,6 +367,18 @@ class Appending:
             settled = segment.deleted or segment.published
             return self._pipeline.refuse(NoSuchSegment(segment.name), settled=settled)
         return None
+
+
+def _rounds(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """The segments as lists in which none stands twice: who does, receives all pieces before it does so again."""
+    rounds: list[list[Segment]] = []
+    times: Counter[Segment] = Counter()
+    for segment in segments:
+        if times[segment] == len(rounds):
+            rounds.append([])
+        rounds[times[segment]].append(segment)
+        times[segment] += 1
+    return rounds
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:

@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from struct import iter_unpack, pack
 from typing import Any, Final, NamedTuple
 
+from streamd.store.broadcast import BROADCASTS, HIDDEN, NOBODY, PLAIN, Broadcast, Numbered, new_segment
 from streamd.store.disk import IDisk
 from streamd.store.errors import StoreUnusable, UnknownVersion
 from streamd.store.rowsum import (
     META,
     PARTS,
     SCHEMA,
+    SCHEMA_2,
     TOTAL_MODULUS,
     UNREADABLE,
     CatalogDamaged,
@@ -29,7 +31,12 @@ from streamd.store.rowsum import (
 from streamd.store.segment import Segment
 
 FILE_NAME: Final = "catalog.sqlite"
-VERSION: Final = 1
+VERSION: Final = 2
+_READABLE: Final = (1, VERSION)
+
+BROADCAST_PACK: Final = 0
+"""In place of a pack, for an extent that stands for records of the broadcast segment: its position is the number of the
+first of them there, its length the offset of that."""
 
 
 class Row(NamedTuple):
@@ -83,6 +90,7 @@ class Catalog:
         self.path = os.path.join(directory, FILE_NAME)
         self._thinned: set[int] = set()
         self._total = 0
+        self._parts: tuple[str, ...] = PARTS
         try:
             self._db = disk.database(self.path, writable=writable, immutable=immutable)
             self._prepare(disk, directory, store, writable)
@@ -94,19 +102,29 @@ class Catalog:
             if not writable:
                 raise StoreUnusable(f"{self.path}: there is no catalog here yet")
             with self:
-                for statement in SCHEMA.split(";\n"):
-                    self._db.execute(statement)
+                self._execute(SCHEMA + SCHEMA_2)
                 for key, value in zip(META, (VERSION, 1, 0, 0, 0, 0, store), strict=True):
                     self._set(key, value)
             disk.sync_directory(directory)
         meta = self._meta()
-        if meta.get("format") != VERSION:
+        if meta.get("format") not in _READABLE:
             raise UnknownVersion(
-                f"{self.path}: the catalog has format {meta.get('format')}, this streamd reads {VERSION}"
+                f"{self.path}: the catalog has format {meta.get('format')}, this streamd reads up to {VERSION}"
             )
         if meta.get("store") != store:
             raise StoreUnusable(f"{self.path}: this catalog belongs to another store")
         checked(self.path, "meta", tuple([meta.get(key) for key in (*META, "crc")]))
+        if meta["format"] == 1 and writable:
+            with self:
+                self._execute(SCHEMA_2)
+                self._set("format", VERSION)
+        elif meta["format"] == 1:
+            self._parts = PARTS[:-1]
+
+    def _execute(self, script: str) -> None:
+        # Not `executescript`, which commits what came before.
+        for statement in script.split(";\n"):
+            self._db.execute(statement)
 
     def _has_meta(self) -> bool:
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()
@@ -193,18 +211,31 @@ class Catalog:
     # -- segments ------------------------------------------------------------------------------------------------------
 
     def segments(self) -> Iterator[Segment]:
-        """Every segment, with all that belongs to it but its extents."""
+        """Every segment, with all that belongs to it but its extents: the broadcast segment first, then by id."""
         self._check_total()
-        levels, groups, attributes = (_grouped(self._rows(table, "ORDER BY segment")) for table in PARTS)
+        broadcast = self.broadcast()
+        if broadcast is not None:
+            yield broadcast
+        parts = [_grouped(self._rows(table, "ORDER BY segment")) for table in self._parts]
         for row in self._rows("segments", "ORDER BY id"):
             segment = _segment(row)
-            _equip(segment, levels.pop(segment.id, ()), groups.pop(segment.id, ()), attributes.pop(segment.id, ()))
-            yield segment
+            if not isinstance(segment, Broadcast):
+                _equip(segment, *[part.pop(segment.id, ()) for part in parts])
+                yield segment
+
+    def broadcast(self) -> Broadcast | None:
+        """The broadcast segment, where there is one yet."""
+        row = next(self._rows("segments", f"WHERE hidden = {BROADCASTS}"), None)
+        if row is None:
+            return None
+        segment = _segment(row)
+        assert isinstance(segment, Broadcast)
+        return segment
 
     def _check_total(self) -> None:
         """No row is missing, and none is there twice. Whether each is right, `_rows` says."""
         total = 0
-        for table in ("segments", "packs", *PARTS):
+        for table in ("segments", "packs", *self._parts):
             # In Python: what a damaged row holds need not be a number.
             total += sum([crc for (crc,) in self._db.execute(f"SELECT crc FROM {table}") if isinstance(crc, int)])
         if total % TOTAL_MODULUS != self._get("total"):
@@ -216,10 +247,7 @@ class Catalog:
         if row is None:
             return None
         segment = _segment(row)
-        levels, groups, attributes = (
-            [part[1:] for part in self._rows(table, "WHERE segment = ?", id)] for table in PARTS
-        )
-        _equip(segment, levels, groups, attributes)
+        _equip(segment, *[[part[1:] for part in self._rows(table, "WHERE segment = ?", id)] for table in self._parts])
         return segment
 
     def put_segment(self, segment: Segment) -> None:
@@ -234,11 +262,13 @@ class Catalog:
             int(segment.sealed),
             segment.first_number,
             segment.first_offset,
-            segment.number,
-            segment.offset,
-            int(segment.hidden),
+            segment.own_number,
+            segment.own_offset,
+            BROADCASTS if isinstance(segment, Broadcast) else HIDDEN if segment.hidden else PLAIN,
         )
         self._add("segments", [own])
+        if isinstance(segment, Numbered) and segment.seen_number:
+            self._add("reached", [(segment.id, segment.seen_number, segment.seen_offset)])
         self._add(
             "levels",
             [(segment.id, writer, level) for writer, level in (segment.levels or {}).items()],
@@ -266,10 +296,10 @@ class Catalog:
 
     def _drop_extents(self, which: str, *values: int) -> None:
         gone = self._db.execute(f"DELETE FROM extents WHERE {which} RETURNING pack", values)
-        self._thinned.update(pack for (pack,) in gone)
+        self._thinned.update(pack for (pack,) in gone if pack != BROADCAST_PACK)
 
     def _clear(self, id: int) -> None:
-        for table in PARTS:
+        for table in self._parts:
             self._remove(table, "segment = ?", id)
 
     # -- extents and packs ---------------------------------------------------------------------------------------------
@@ -312,6 +342,15 @@ class Catalog:
         rest = "WHERE segment = ? AND last_timestamp >= ? ORDER BY number LIMIT 1"
         row = next(self._rows("extents", rest, segment, timestamp), None)
         return None if row is None else Row(*row).number
+
+    def needed_broadcast(self) -> int | None:
+        """The first record of the broadcast segment that an extent stands for."""
+        (first,) = self._db.execute(f"SELECT min(position) FROM extents WHERE pack = {BROADCAST_PACK}").fetchone()
+        return None if first is None else int(first)
+
+    def references(self) -> Iterator[Row]:
+        """The extents that stand for records of the broadcast segment."""
+        return map(Row._make, self._rows("extents", "WHERE pack = ?", BROADCAST_PACK))
 
     def extents_of_packs(self, packs: Iterable[int]) -> Iterator[Row]:
         """All extents in these packs, by segment and number."""
@@ -372,7 +411,7 @@ class Catalog:
 
     def strays(self) -> Iterator[str]:
         """Rows that belong to no segment."""
-        for table in PARTS:
+        for table in self._parts:
             query = f"SELECT DISTINCT segment FROM {table} WHERE segment NOT IN (SELECT id FROM segments)"
             for (segment,) in self._db.execute(query):
                 yield f"there are {table} of segment {segment}, which does not exist"
@@ -392,9 +431,9 @@ def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]
 
 def _segment(row: tuple[Any, ...]) -> Segment:
     id, name, created, modified, sealed, first_number, first_offset, number, offset, hidden = row
-    segment = Segment(id, name)
+    segment = Broadcast(id) if hidden == BROADCASTS else new_segment(id, name, NOBODY, hidden=bool(hidden))
     segment.created, segment.modified = created, modified
-    segment.sealed, segment.hidden = bool(sealed), bool(hidden)
+    segment.sealed = bool(sealed)
     segment.first_number, segment.first_offset = first_number, first_offset
     segment.number, segment.offset = number, offset
     segment.committed = True
@@ -407,6 +446,7 @@ def _equip(
     levels: Iterable[tuple[Any, ...]],
     groups: Iterable[tuple[Any, ...]],
     attributes: Iterable[tuple[Any, ...]],
+    reached: Iterable[tuple[Any, ...]] = (),
 ) -> None:
     for writer, level in levels:
         segment.set_level(writer, level)
@@ -415,3 +455,6 @@ def _equip(
     for name, position, ranges in groups:
         segment.set_group(name, position)
         segment.group(name).add(iter_unpack("<QQ", ranges))
+    for number, offset in reached:
+        if isinstance(segment, Numbered):
+            segment.seen_number, segment.seen_offset = number, offset

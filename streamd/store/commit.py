@@ -129,6 +129,13 @@ class Commit:
         """What is appended to the segment from now on is another entry: something stands between."""
         self._open.pop(segment, None)
 
+    def barrier(self, segment: Segment) -> None:
+        """What is appended to any segment from now on stands behind this; to this one too, but for its last entry."""
+        last = self._open.get(segment)
+        self._open.clear()
+        if last is not None and self.entries[-1] is last:
+            self._open[segment] = last
+
     def wait(self, result: object) -> Deferred[Any]:
         """A Deferred that fires with `result` (fails, where that is an exception) when this commit is on disk."""
         deferred: Deferred[Any] = Deferred()

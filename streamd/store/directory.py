@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownVersion
-from streamd.store.frame import VERSION
+from streamd.store.frame import READABLE, VERSION
 from streamd.store.journal import TEMPORARY_SUFFIX
 
 _IDENTITY: Final = "identity"
@@ -37,8 +37,8 @@ def read_identity(disk: IDisk, directory: str) -> bytes:
         raise StoreUnusable(f"{path}: damaged: {error!r}. Restore it from a backup") from error
     finally:
         file.close()
-    if version != VERSION:
-        raise UnknownVersion(f"{path}: the store has format {version}, this streamd reads {VERSION}")
+    if version not in READABLE:
+        raise UnknownVersion(f"{path}: the store has format {version}, this streamd reads up to {VERSION}")
     return store.bytes
 
 

@@ -8,20 +8,20 @@ journal file at or below `covered` goes, and replay starts above it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from streamd.batch import Buffer
 from streamd.store import pack
-from streamd.store.catalog import Catalog, Moved, Pack, Row
+from streamd.store.catalog import BROADCAST_PACK, Catalog, Moved, Pack, Row
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import ReadFailed
 from streamd.store.frame import Header, Kind
 from streamd.store.journal import FILE_NAME, file_name
 from streamd.store.read import extent_batch, fetch
 from streamd.store.replay import Replay
-from streamd.store.segment import PUBLISHED, Segment
+from streamd.store.segment import PUBLISHED, Extent, Segment
 from streamd.store.segments import Segments
 
 # Extents whose bodies are fetched together.
@@ -74,20 +74,14 @@ class Folder:
                 file = header.number
         touched = replay.segments
         assert isinstance(touched, _Touched)
-        number = self._catalog.next_pack
-        writer = pack.PackWriter(self._disk, self._packs, number, self._store)
-        try:
-            moved = {each.source: each for each in touched.moved}
+        moved = {each.source: each for each in touched.moved}
+
+        def needed(writer: pack.PackWriter) -> list[Row]:
             packed = self._pack_segments(touched, writer)
-            written = [moved[row.segment].row(row) if row.segment in moved else row for row in packed]
-            rows = [row for row in written if touched.needs(row)]
-            if rows:
-                writer.finish()
-            else:
-                writer.abandon()
-        except BaseException:
-            writer.abandon()
-            raise
+            rows = (moved[row.segment].row(row) if row.segment in moved else row for row in packed)
+            return [row for row in rows if touched.needs(row)]
+
+        writer, rows = self._write(needed)
         with self._catalog:
             for each in touched.moved:
                 self._catalog.move_extents(each)
@@ -97,11 +91,29 @@ class Folder:
                 else:
                     self._catalog.put_segment(segment)
             self._catalog.add_extents(rows)
-            if rows:
-                self._catalog.add_pack(number, writer.size, writer.blocks, is_thin=len(rows) < len(written))
+            if writer is not None:
+                used = {row.position for row in rows if row.pack == writer.number}
+                self._catalog.add_pack(writer.number, writer.size, writer.blocks, is_thin=len(used) < writer.blocks)
             self._catalog.set_covered(replay.sequence, file, replay.timestamp)
             self._catalog.count_live()
-        return Folded(file, number if rows else None, writer.size if rows else 0)
+        return Folded(file, None, 0) if writer is None else Folded(file, writer.number, writer.size)
+
+    def _write(self, fill: Callable[[pack.PackWriter], list[Row]]) -> tuple[pack.PackWriter | None, list[Row]]:
+        """A new pack with what `fill` puts there, synced under its name, and the rows that `fill` gives.
+
+        No pack where none of the rows needs it.
+        """
+        writer = pack.PackWriter(self._disk, self._packs, self._catalog.next_pack, self._store)
+        try:
+            rows = fill(writer)
+            if any(row.pack == writer.number for row in rows):
+                writer.finish()
+                return writer, rows
+        except BaseException:
+            writer.abandon()
+            raise
+        writer.abandon()
+        return None, rows
 
     def _pack_segments(self, touched: _Touched, writer: pack.PackWriter) -> Iterator[Row]:
         files: dict[int, IDiskFile] = {}
@@ -119,13 +131,19 @@ class Folder:
         for first in range(0, len(segment.index), _FETCH):
             rows = range(first, min(first + _FETCH, len(segment.index)))
             extents = [each for row in rows if not (each := segment.index.extent(row)).tag & PUBLISHED]
-            for extent in extents:
+            own = [extent for extent in extents if not extent.is_reference]
+            for extent in own:
                 if extent.file not in files:
                     path = os.path.join(self._journal, file_name(extent.file))
                     files[extent.file] = self._disk.open(path, writable=False)
-            bodies = fetch(extents, files, lambda file, position, length: file.read(position, length))
-            assert bodies is not None
-            for extent, body in zip(extents, bodies, strict=True):
+            found = fetch(own, files, lambda file, position, length: file.read(position, length))
+            assert found is not None
+            bodies = iter(found)
+            for extent in extents:
+                if extent.is_reference:
+                    yield _Source(extent.number, extent.offset, [], None, broadcast=extent)
+                    continue
+                body = next(bodies)
                 piece = pack.Piece(extent.tag, extent.timestamp, extent_batch(extent, body))
                 place = (extent.file, extent.position)
                 yield _Source(extent.number, extent.offset, [piece], place if place in shared else None)
@@ -162,24 +180,14 @@ class Folder:
 
     def merge(self, packs: Sequence[int]) -> int | None:
         """Write what is live in these packs into one, and forget them. Returns its number, if anything was live."""
-        number = self._catalog.next_pack
-        writer = pack.PackWriter(self._disk, self._packs, number, self._store)
         files: dict[int, IDiskFile] = {}
-        try:
-            rows = list(self._merge_rows(packs, writer, files))
-            if rows:
-                writer.finish()
-            else:
-                writer.abandon()
-        except BaseException:
-            writer.abandon()
-            raise
+        writer, rows = self._write(lambda writer: list(self._merge_rows(packs, writer, files)))
         with self._catalog:
             self._catalog.drop_packs(packs)
             self._catalog.add_extents(rows)
-            if rows:
-                self._catalog.add_pack(number, writer.size, writer.blocks)
-        return number if rows else None
+            if writer is not None:
+                self._catalog.add_pack(writer.number, writer.size, writer.blocks)
+        return None if writer is None else writer.number
 
     def _merge_rows(self, packs: Sequence[int], writer: pack.PackWriter, files: dict[int, IDiskFile]) -> Iterator[Row]:
         rows = list(self._catalog.extents_of_packs(packs))
@@ -226,6 +234,8 @@ class _Source(NamedTuple):
     shared: tuple[int, int] | None
     timestamp: int = 0
     """Not before this, whatever the pieces say."""
+    broadcast: Extent | None = None
+    """Nothing to be packed: records of the broadcast segment."""
 
     @property
     def size(self) -> int:
@@ -247,6 +257,10 @@ class _Packing:
     def run(self, sources: Iterable[_Source], shared: dict[tuple[int, int], pack.Block]) -> Iterator[Row]:
         for source in sources:
             size = source.size
+            if source.broadcast is not None:
+                yield from self._close()
+                yield self._reference(source.broadcast)
+                continue
             if source.shared is not None:
                 yield from self._close()
                 if source.shared not in shared:
@@ -273,6 +287,20 @@ class _Packing:
             self._pieces = []
             self._size = 0
 
+    def _reference(self, extent: Extent) -> Row:
+        return Row(
+            self._segment,
+            extent.number,
+            extent.offset,
+            extent.count,
+            extent.timestamp,
+            extent.timestamp,
+            BROADCAST_PACK,
+            extent.position,
+            extent.length,
+            0,
+        )
+
     def _row(self, number: int, offset: int, block: pack.Block, timestamp: int = 0) -> Row:
         return Row(
             self._segment,
@@ -296,6 +324,8 @@ class _Touched(Segments):
         self._catalog = catalog
         self.known: dict[int, Segment] = {}
         self.moved: list[Moved] = []
+        # Those who follow it need to know how far it is, whether it is named here or not.
+        self.broadcast = catalog.broadcast() or self.broadcast
         self.shared: set[tuple[int, int]] = set()
         """Where payloads stand that went to several segments."""
 
@@ -318,9 +348,9 @@ class _Touched(Segments):
 
     def _segment(self, id: int) -> Segment:
         if id not in self.by_id and id not in self.known:
-            segment = self._catalog.segment(id)
+            segment = self.broadcast if id == self.broadcast.id else self._catalog.segment(id)
             if segment is not None:
-                self.by_id[id] = self.known[id] = segment
+                self.by_id[id] = self.known[id] = self.following(segment)
         return super()._segment(id)
 
 

@@ -126,8 +126,7 @@ class Follower:
         self._replay.segments = Segments()
         with catalog.snapshot():
             self._replay.sequence, self._covered_file, self._replay.timestamp = catalog.covered
-            for segment in catalog.segments():
-                self._replay.segments.adopt(segment)
+            self._replay.segments.load(catalog.segments())
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,9 @@ from crc32c import crc32c
 
 from streamd.batch import Batch, Buffer
 
-VERSION: Final = 1
+VERSION: Final = 2
+READABLE: Final = (1, VERSION)
+"""Versions that are read: 2 is 1 with broadcasts."""
 MAGIC: Final = b"STREAMDJ"
 
 FILE_HEADER: Final = Struct("<8sII16sQQQII")
@@ -70,7 +72,7 @@ RANGE: Final = Struct("<QQ")
 class Kind(IntEnum):
     """What an entry does. Fields that a kind does not name are zero."""
 
-    CREATE = 1  # segment: its own sequence number; count: 1 where it is hidden; body: the name
+    CREATE = 1  # segment: its own sequence number; count: 1 hidden, 2 the broadcast segment; body: the name
     DELETE = 2  # segment
     SEAL = 3  # segment
     TRUNCATE = 4  # segment; number, offset: of the first retained record
@@ -85,6 +87,7 @@ class Kind(IntEnum):
     PUBLISH = (
         13  # segment; number, offset: of the first record; body: id u64 of the hidden segment that becomes part of it
     )
+    LEFT_OUT = 14  # number, offset: records and span of the broadcast before it; count; body: ids of who has it not
 
 
 REMOVALS: Final = frozenset({Kind.DELETE, Kind.TRUNCATE, Kind.GROUP_SET, Kind.GROUP_ACK, Kind.GROUP_DROP})
@@ -245,13 +248,13 @@ class FileHeader(NamedTuple):
 
 
 def decode_file_header(data: Buffer) -> FileHeader | int | None:
-    """The header of a journal file; its version where that is not ours; None where it is damaged."""
+    """The header of a journal file; its version where that is not read; None where it is damaged."""
     if len(data) < FILE_HEADER.size:
         return None
     magic, version, mark, store, number, sequence, timestamp, _, crc = FILE_HEADER.unpack_from(data)
     if magic != MAGIC:
         return None
-    if version != VERSION:
+    if version not in READABLE:
         return int(version)
     if crc != crc32c(bytes(data[: FILE_HEADER.size - 4])):
         return None

@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
 
 from streamd.store.disk import Disk, IDisk
-from streamd.store.errors import NoSuchSegment, ReadFailed
+from streamd.store.errors import NoSuchSegment, ReadFailed, RecordsTruncated
 from streamd.store.files import StoreFiles
 from streamd.store.follow import Follower
 from streamd.store.pack import BLOCK_BYTES
 from streamd.store.packed import PackedIndex
-from streamd.store.read import Run, Want, decode, enough, fetch, plan, published_runs, published_want
-from streamd.store.segment import PUBLISHED, Extent, Segment
+from streamd.store.read import Run, Want, decode, enough, fetch, own_place, own_runs, plan, source_of, source_want
+from streamd.store.segment import Extent, Segment
 
 BYTES_AT_ONCE: Final = 8 << 20
 
@@ -171,9 +171,9 @@ class OutsideReader:
             found = self._packed.load(segment.id, want)
             self._packed.remember(segment, found)
             extents = enough(found, want)
-        if extents and extents[0].tag & PUBLISHED:
-            source = self._follower.segments.by_id[extents[0].position]
-            return published_runs(extents[0], self._read(source, published_want(extents[0], want)))
+        if extents and extents[0].is_reference:
+            source = source_of(extents[0], self._follower.segments)
+            return own_runs(extents[0], self._read(source, source_want(extents[0], want)))
         files = {number: self._files.get(number) for number in {extent.file for extent in extents}}
         bodies = fetch(extents, files, lambda file, position, length: file.read(position, length))
         assert bodies is not None
@@ -194,8 +194,8 @@ class OutsideReader:
         """A record that is not later than the first one of this time, and not long before it."""
         index = segment.index
         if index is not None and (row := index.row_of_timestamp(timestamp)):
-            return index.extent(row).number if row < len(index) else segment.number
-        in_memory = segment.number if index is None else index.extent(0).number
+            return index.extent(row).number if row < len(index) else segment.own_number
+        in_memory = segment.own_number if index is None else index.extent(0).number
         found = self._packed.number_at(segment.id, timestamp)
         return max(in_memory if found is None else min(found, segment.number), segment.first_number)
 
@@ -232,13 +232,14 @@ class OutsideReader:
         if not extents:
             return None
         extent = extents[0]
-        source = self._follower.segments.by_id.get(extent.position) if extent.tag & PUBLISHED else None
-        if source is None:
+        if not extent.is_reference:
             return extent
-        inner = self._extent(source, published_want(extent, want))
-        if inner is None:
+        try:
+            inner = self._extent(source_of(extent, self._follower.segments), source_want(extent, want))
+        except (KeyError, RecordsTruncated):
+            # What it stands for is elsewhere by now; where it begins is near enough.
             return extent
-        return inner._replace(number=inner.number + extent.number, offset=inner.offset + extent.offset)
+        return extent if inner is None else own_place(extent, inner)
 
 
 def _info(segment: Segment) -> SegmentInfo:

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Final, Protocol
 
-from streamd.store.catalog import Row
+from streamd.store.catalog import BROADCAST_PACK, Row
 from streamd.store.errors import ReadFailed
 from streamd.store.read import Want, enough
 from streamd.store.rowsum import UNREADABLE, CatalogDamaged
-from streamd.store.segment import PACKS, Extent, Segment
+from streamd.store.segment import BROADCAST, PACKS, Extent, Segment
 
 # Extents fetched at a time, and segments for which they are remembered: a few megabytes in all.
 _EXTENTS: Final = 128
@@ -31,6 +31,9 @@ class Extents(Protocol):
 
     def number_at(self, segment: int, timestamp: int) -> int | None:
         """The first record of the first extent that has one of this time or later."""
+
+    def needed_broadcast(self) -> int | None:
+        """The first record of the broadcast segment that an extent stands for."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -77,6 +80,11 @@ class PackedIndex:
         with self._lock, _readable():
             return self._catalog.number_at(segment, timestamp)
 
+    def needed_broadcast(self) -> int | None:
+        """The first broadcast record that an extent stands for."""
+        with self._lock, _readable():
+            return self._catalog.needed_broadcast()
+
     def remember(self, segment: Segment, extents: list[Extent]) -> None:
         """Keep what `load` gave."""
         self._known[segment.id] = extents
@@ -105,6 +113,9 @@ def _readable() -> Iterator[None]:
 
 def as_extent(row: Row) -> Extent:
     """A row of the catalog as what readers work with."""
+    if row.pack == BROADCAST_PACK:
+        tag = BROADCAST
+        return Extent(row.number, row.offset, row.timestamp, PACKS, row.position, row.length, row.records, 0, tag)
     return Extent(
         row.number,
         row.offset,

@@ -19,7 +19,8 @@ from streamd.store.disk import IDiskFile
 from streamd.store.errors import ReadFailed, RecordsTruncated
 from streamd.store.frame import EVENT_HEADER_BYTES, TAG_RAW, span
 from streamd.store.pack import block_crc, block_pieces
-from streamd.store.segment import PACKS, PUBLISHED, Extent, Segment
+from streamd.store.segment import BROADCAST, PACKS, Extent, Segment
+from streamd.store.segments import Segments
 
 # Extents that lie close together are fetched with one call: small commits are 130 bytes apart.
 _GAP_BYTES_MAX: Final = 4096
@@ -56,6 +57,9 @@ def plan(segment: Segment, want: Want) -> list[Extent] | None:
     # Only by what was asked for: empty raw records have numbers, and take no offsets.
     if at_number >= segment.number if want.number is not None else at_offset >= segment.offset:
         return []
+    tail = segment.tail(want.number, want.offset)
+    if tail is not None:
+        return [tail]
     index = segment.index
     if index is None:
         return None
@@ -79,8 +83,8 @@ def enough(extents: Iterable[Extent], want: Want) -> list[Extent]:
     found: list[Extent] = []
     size = 0
     for extent in extents:
-        if extent.tag & PUBLISHED:
-            # It stands for a whole segment: who reads it reads that.
+        if extent.is_reference:
+            # It stands for another segment: who reads it reads that.
             return found or [extent]
         if found:
             # The first one is not counted: who knows how much of it lies before the place that is wanted.
@@ -93,24 +97,52 @@ def enough(extents: Iterable[Extent], want: Want) -> list[Extent]:
     return found
 
 
-def published_want(extent: Extent, want: Want) -> Want:
-    """What is wanted, as the published segment counts that `extent` stands for."""
+def source_of(extent: Extent, segments: Segments) -> Segment:
+    """The segment whose records an extent stands for. KeyError where a fold has just dropped it."""
+    return segments.broadcast if extent.tag & BROADCAST else segments.by_id[extent.position]
+
+
+def _first(extent: Extent) -> tuple[int, int]:
+    """The number and the offset that the first record of a reference has in the segment that it stands for."""
+    return (extent.position, extent.length) if extent.tag & BROADCAST else (0, 0)
+
+
+def source_want(extent: Extent, want: Want) -> Want:
+    """What is wanted, as the segment counts that `extent` stands for."""
+    number, offset = _first(extent)
     if want.number is not None:
-        return want._replace(number=want.number - extent.number)
+        return want._replace(number=want.number - extent.number + number)
     assert want.offset is not None
-    return want._replace(offset=want.offset - extent.offset)
+    return want._replace(offset=want.offset - extent.offset + offset)
 
 
-def published_runs(extent: Extent, runs: Sequence[Run]) -> list[Run]:
-    """Runs of a published segment as those of the one that took it up."""
-    return [
-        run._replace(
-            number=run.number + extent.number,
-            offset=run.offset + extent.offset,
-            timestamp=max(run.timestamp, extent.timestamp),
+def own_runs(extent: Extent, runs: Sequence[Run]) -> list[Run]:
+    """Runs of the segment that `extent` stands for, up to its end, as those of the one that has the extent."""
+    number, offset = _first(extent)
+    published = 0 if extent.tag & BROADCAST else extent.timestamp
+    found: list[Run] = []
+    for run in runs:
+        left = number + extent.count - run.number
+        if left <= 0:
+            break
+        found.append(
+            Run(
+                run.number - number + extent.number,
+                run.offset - offset + extent.offset,
+                max(run.timestamp, published),
+                run.tag,
+                run.batch if run.batch.count <= left else run.batch.part(0, left),
+            )
         )
-        for run in runs
-    ]
+    return found
+
+
+def own_place(extent: Extent, inner: Extent) -> Extent:
+    """An extent of the segment that `extent` stands for, where it begins in the one that has that; never before it."""
+    number, offset = _first(extent)
+    return inner._replace(
+        number=max(inner.number - number, 0) + extent.number, offset=max(inner.offset - offset, 0) + extent.offset
+    )
 
 
 Fetch = Callable[[IDiskFile, int, int], Buffer | None]
@@ -169,11 +201,17 @@ def decode(extents: Sequence[Extent], bodies: Sequence[Buffer], want: Want) -> l
             if first >= len(lengths):
                 continue
             last = min(len(lengths), first + records_left)
-            if sum(lengths[first:last]) > size_left:
+            size = sum(lengths[first:last])
+            if size > size_left:
                 last = min(last, run.batch.fitting(first, size_left))
-                if runs and sum(lengths[first:last]) > size_left:
+                size = sum(lengths[first:last])
+                if runs and size > size_left:
                     return runs
             part = run.batch.part(first, last)
+            if part.size != size:
+                if runs:
+                    return runs
+                raise ReadFailed(f"{describe_place(extent)}: the lengths of the records are not those of their bytes")
             offset = run.offset + span(run.tag, first, sum(lengths[:first]))
             runs.append(Run(run.number + first, offset, run.timestamp, run.tag, part))
             size_left -= part.size
@@ -193,7 +231,11 @@ def extent_runs(extent: Extent, body: Buffer) -> list[Run]:
         raise _damaged(extent)
     runs: list[Run] = []
     number, offset = extent.number, extent.offset
-    for tag, timestamp, batch in block_pieces(body):
+    try:
+        pieces = list(block_pieces(body))
+    except ReadFailed as error:
+        raise ReadFailed(f"{describe_place(extent)}: {error}") from error
+    for tag, timestamp, batch in pieces:
         # Records that were published later than they were written have the time of that, which the extent tells.
         runs.append(Run(number, offset, max(timestamp, extent.timestamp), tag, batch))
         number += batch.count

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.python.failure import Failure
 
-from streamd.store.errors import NoSuchSegment, ReadFailed
+from streamd.store.errors import NoSuchSegment, ReadFailed, RecordsTruncated
 from streamd.store.files import StoreFiles
 from streamd.store.packed import PackedIndex
-from streamd.store.read import Run, Want, check_retained, decode, enough, fetch, plan, published_runs, published_want
-from streamd.store.segment import PACKS, PUBLISHED, Extent, Segment
+from streamd.store.read import Run, Want, check_retained, decode, enough, fetch, own_runs, plan, source_of, source_want
+from streamd.store.segment import PACKS, Extent, Segment
 from streamd.store.segments import Segments
 
 
@@ -44,8 +45,8 @@ class Reader:
         extents = plan(segment, want)
         if extents is None:
             extents = self._packed.near(segment, want)
-        if extents and extents[0].tag & PUBLISHED:
-            return self._read_published(segment, extents[0], want)
+        if extents and extents[0].is_reference:
+            return self._read_source(segment, extents[0], want)
         if extents is not None:
             try:
                 return self._fetch(extents, want)
@@ -53,17 +54,24 @@ class Reader:
                 pass  # a merge has just put it elsewhere: ask the catalog
         return self._ask(segment, want, tries=2)
 
-    def _read_published(self, segment: Segment, extent: Extent, want: Want) -> Deferred[list[Run]]:
-        """Read from the segment that this one took up, as if it were its own."""
-        source = self._segments.by_id[extent.position]
+    def _read_source(self, segment: Segment, extent: Extent, want: Want) -> Deferred[list[Run]]:
+        """Read from the segment that this extent stands for, as if it were its own."""
 
-        def shifted(runs: list[Run]) -> list[Run] | Deferred[list[Run]]:
+        def owned(runs: list[Run]) -> list[Run] | Deferred[list[Run]]:
             if not runs:
                 # A fold has made them this segment's own, in the catalog, and we are not told yet.
                 return self._ask(segment, want, tries=2)
-            return published_runs(extent, runs)
+            return own_runs(extent, runs)
 
-        return self.read(source, published_want(extent, want)).addCallback(shifted)
+        def truncated(failure: Failure) -> list[Run]:
+            failure.trap(RecordsTruncated)
+            # What nobody needs goes from there too. It says so with numbers that mean nothing here.
+            check_retained(segment, want)
+            raise ReadFailed(f"segment {segment.id}: records that were broadcast are missing: {failure.value}")
+
+        source = source_of(extent, self._segments)
+        found = maybeDeferred(self.read, source, source_want(extent, want))
+        return found.addCallbacks(owned, truncated)
 
     def _ask(self, segment: Segment, want: Want, tries: int) -> Deferred[list[Run]]:
         """Ask the catalog where it is, and read it from there."""
@@ -80,6 +88,8 @@ class Reader:
             # It may have been truncated, and the catalog thinned, since the question was asked.
             check_retained(segment, want)
             self._packed.remember(segment, extents)
+            if extents and extents[0].is_reference:
+                return self._read_source(segment, extents[0], want)
             try:
                 return self._fetch(enough(extents, want), want).addCallback(begins)
             except FileNotFoundError as error:
@@ -116,11 +126,16 @@ class Reader:
         """The first record from a time on, or one a little before it: that of the block which holds it."""
         index = segment.index
         if index is not None and (row := index.row_of_timestamp(timestamp)):
-            return succeed(index.extent(row).number if row < len(index) else segment.number)
+            return succeed(index.extent(row).number if row < len(index) else segment.own_number)
         # The first row in memory is late enough, so what is before it, in packs, may be too.
-        in_memory = segment.number if index is None else index.extent(0).number
+        in_memory = segment.own_number if index is None else index.extent(0).number
         found = self._threads.run(self._packed.number_at, segment.id, timestamp)
         return found.addCallback(lambda number: max(in_memory if number is None else number, segment.first_number))
+
+    def needed_broadcast(self) -> Deferred[int | None]:
+        """The first broadcast record that an extent in the catalog stands for."""
+        found: Deferred[int | None] = self._threads.run(self._packed.needed_broadcast)
+        return found
 
     def remove(self, files: list[int]) -> Deferred[None]:
         """Nobody needs these files any more; who is reading one goes on."""

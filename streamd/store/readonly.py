@@ -97,3 +97,7 @@ class ReadOnlyCatalog:
     def number_at(self, segment: int, timestamp: int) -> int | None:
         """As `Catalog` has it."""
         return self.ask(lambda catalog: catalog.number_at(segment, timestamp))
+
+    def needed_broadcast(self) -> int | None:
+        """As `Catalog` has it."""
+        return self.ask(lambda catalog: catalog.needed_broadcast())

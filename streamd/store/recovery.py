@@ -109,8 +109,7 @@ class _Recoverer:
         catalog = Catalog(self._disk, self._home.path, self._store, writable=True)
         try:
             self._replay.sequence, file, self._replay.timestamp = catalog.covered
-            for segment in catalog.segments():
-                self._replay.segments.adopt(segment)
+            self._replay.segments.load(catalog.segments())
             self._check_packs(catalog.packs())
         except UNREADABLE as error:
             raise StoreUnusable(f"{catalog.path}: {error}. Restore it from a backup") from error

@@ -92,6 +92,7 @@ class Retention:
         self._read = {id: read for id, read in self._read.items() if read > long_ago}
         for segment in self._store.hidden_segments():
             yield self._expire(segment, self._hidden_seconds_max)
+        yield from self._trim_broadcasts()
         if not self._rules:
             return
         for name in self._store.names():
@@ -107,6 +108,21 @@ class Retention:
             if self._read.get(segment.id, self._since) > self._now() - idle_seconds_max:
                 idle_seconds_max = 0.0
             yield self._expire(segment, idle_seconds_max) or self._trim(segment, rule)
+
+    def _trim_broadcasts(self) -> Iterator[Deferred[None] | None]:
+        """Drop what was broadcast and every segment that received it has truncated, or is gone."""
+        broadcasts = self._store.broadcasts
+        needed = broadcasts.number
+        if broadcasts.first_number == needed:
+            return
+        for segment in self._store.numbered():
+            own = None if segment.deleted else segment.needed_number
+            if own is not None:
+                needed = min(needed, own)
+                if needed <= broadcasts.first_number:
+                    return
+            yield None
+        yield self._store.trim_broadcasts(needed).addErrback(self._refused, broadcasts)
 
     def _expire(self, segment: Segment, idle_seconds_max: float) -> Deferred[None] | None:
         if not idle_seconds_max or segment.modified >= self._before(idle_seconds_max):

@@ -1,8 +1,8 @@
 """The catalog's tables, and the checksums of their rows: SQLite has none, and a flipped bit must never be served.
 
 Every row carries in its last column the CRC32C of the columns before it, as text: integers in decimal, texts and blobs
-as they are, a space between two. The sum of those of all segments, levels, groups, attributes and packs, modulo 2^63,
-is in `meta`, so that a row that is gone is noticed too.
+as they are, a space between two. The sum of those of all tables but extents, modulo 2^63, is in `meta`, so that a row
+that is gone is noticed too.
 """
 
 from __future__ import annotations
@@ -47,8 +47,16 @@ CREATE TABLE extents (
 CREATE INDEX extents_pack ON extents (pack);
 """
 
-PARTS: Final = ("levels", "groups", "attributes")
-"""Tables with what belongs to a segment."""
+SCHEMA_2: Final = """
+CREATE TABLE reached (
+    segment INTEGER PRIMARY KEY, number INTEGER NOT NULL, offset INTEGER NOT NULL, crc INTEGER NOT NULL
+);
+CREATE INDEX segments_broadcast ON segments (hidden) WHERE hidden = 2;
+"""
+"""What format 2 has beside all that format 1 had."""
+
+PARTS: Final = ("levels", "groups", "attributes", "reached")
+"""Tables with what belongs to a segment. The last one is new in format 2."""
 
 META: Final = ("format", "covered", "file", "timestamp", "pack", "total", "store")
 """Keys of `meta`, in the order of its checksum."""
@@ -63,6 +71,7 @@ _FORMATS: Final = {
     "levels": b"%d %b %d",
     "groups": b"%d %b %d %b",
     "attributes": b"%d %b %b",
+    "reached": b"%d %d %d",
     "packs": b"%d %d %d %d",
     "extents": b"%d %d %d %d %d %d %d %d %d %d",
     "meta": b"%d %d %d %d %d %d %b",

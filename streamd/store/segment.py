@@ -23,6 +23,10 @@ PACKS: Final = 1 << 40
 PUBLISHED: Final = 1 << 16
 """In the tag of an extent that stands for a whole published segment; its position is that segment's id."""
 
+BROADCAST: Final = 1 << 17
+"""In the tag of an extent that stands for records of the broadcast segment; its position is the number of the first of
+them there, and its length the offset of that."""
+
 _ROW: Final = 6
 _POSITION_BITS: Final = 40
 _POSITION_MASK: Final = (1 << _POSITION_BITS) - 1
@@ -47,6 +51,11 @@ class Extent(NamedTuple):
         return self.length - 4 * self.count
 
     @property
+    def is_reference(self) -> bool:
+        """Whether the records are those of another segment."""
+        return self.tag >= PUBLISHED
+
+    @property
     def end_offset(self) -> int:
         """The offset behind its last record."""
         return self.offset + span(self.tag, self.count, self.size)
@@ -58,7 +67,8 @@ class Index:
     __slots__ = ("_rows",)
 
     def __init__(self) -> None:
-        # number, offset, timestamp, file | position, count | length, crc | tag
+        # number, offset, timestamp, file | position, count | length, crc | tag;
+        # where broadcast records are meant: …, file | number there, offset there, count | tag
         self._rows: array[int] = array("Q")
 
     def __len__(self) -> int:
@@ -67,13 +77,18 @@ class Index:
     def add(self, extent: Extent) -> None:
         """Take the next extent up."""
         number, offset, timestamp, file, position, length, count, crc, tag = extent
-        self._rows.extend(
-            (number, offset, timestamp, file << _POSITION_BITS | position, count << 32 | length, crc << 32 | tag)
-        )
+        place = file << _POSITION_BITS | position
+        if tag == BROADCAST:
+            self._rows.extend((number, offset, timestamp, place, length, count << 32 | tag))
+        else:
+            self._rows.extend((number, offset, timestamp, place, count << 32 | length, crc << 32 | tag))
 
     def extent(self, row: int) -> Extent:
         """The extent in this row."""
         number, offset, timestamp, place, sizes, rest = self._rows[row * _ROW : (row + 1) * _ROW]
+        if rest & BROADCAST:
+            file, first = place >> _POSITION_BITS, place & _POSITION_MASK
+            return Extent(number, offset, timestamp, file, first, sizes, rest >> 32, 0, BROADCAST)
         return Extent(
             number,
             offset,
@@ -105,6 +120,15 @@ class Index:
         """How many rows name this file or an earlier one. Files rise with rows."""
         rows = self._rows
         return bisect_right(range(len(self)), file, key=lambda row: rows[row * _ROW + 3] >> _POSITION_BITS)
+
+    def first_broadcast(self) -> int | None:
+        """The first broadcast record that a row means, by its number there."""
+        rows = self._rows
+        # The array is short: what is folded is not in it.
+        for at in range(0, len(rows), _ROW):
+            if rows[at + 5] & BROADCAST:
+                return rows[at + 3] & _POSITION_MASK
+        return None
 
     def drop_rows(self, rows: int) -> None:
         """Forget the first rows: what they name is truncated."""
@@ -197,6 +221,10 @@ class Segment:
         self.next_number = self.number
         self.next_offset = self.offset
 
+    def never_created(self) -> None:
+        """The commit that was to create it has failed."""
+        self.deleted = True
+
     @property
     def claimed_deleted(self) -> bool:
         """Deleted, once everything pending is on disk."""
@@ -231,23 +259,38 @@ class Segment:
 
     # -- the committed view: called when a commit is on disk, and by replay --------------------------------------------
 
+    @property
+    def own_number(self) -> int:
+        """Behind the last record that the index, or the catalog, tells of."""
+        return self.number
+
+    @property
+    def own_offset(self) -> int:
+        """And the offset of that place."""
+        return self.offset
+
+    def tail(self, number: int | None, offset: int | None) -> Extent | None:
+        """The extent behind all that the index and the catalog tell of, where this place is in it."""
+        return None
+
     def appended(self, extent: Extent) -> None:
         """These records are on disk."""
-        if self.index is None:
-            self.index = Index()
-        self.index.add(extent)
+        self._add(extent)
         self.number = extent.number + extent.count
         self.offset = extent.end_offset
         self.modified = extent.timestamp
 
     def took(self, source: Segment, extent: Extent, end_offset: int) -> None:
         """The records of a hidden segment are part of this one now, by reference."""
-        if self.index is None:
-            self.index = Index()
-        self.index.add(extent)
+        self._add(extent)
         self.number += source.number
         self.offset = end_offset
         self.modified = extent.timestamp
+
+    def _add(self, extent: Extent) -> None:
+        if self.index is None:
+            self.index = Index()
+        self.index.add(extent)
 
     def truncated(self, first_number: int, first_offset: int) -> None:
         """Everything below is gone. Groups that stood below now stand there."""

@@ -6,11 +6,12 @@ crash and what is served after it are the same by construction.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import iter_unpack
 
 from streamd.batch import Buffer
+from streamd.store.broadcast import BROADCASTS, Broadcast, Numbered, new_segment
 from streamd.store.frame import Header, Kind, decode_keyed
-from streamd.store.names import NUMBERED
 from streamd.store.segment import PUBLISHED, Extent, Segment
 
 
@@ -24,10 +25,14 @@ class Segments:
     def __init__(self) -> None:
         self.by_id: dict[int, Segment] = {}
         self.by_name: dict[str, Segment] = {}
-        self.numbered: dict[str, Segment] = {}
+        self.numbered: dict[str, Numbered] = {}
         """Those of `by_name` whose name is a number behind a prefix: some protocols want all of these at once."""
         self.hidden: dict[str, Segment] = {}
         """Hidden segments, which have names of their own."""
+        self.broadcast = Broadcast()
+        """What goes to all numbered segments."""
+        self.listening: set[Segment] = set()
+        """Those of them at whose end somebody waits, or has waited."""
         self.published_in: dict[int, list[Segment]] = {}
         """For each journal file, the hidden segments that it published: a fold makes their records the target's."""
         self.claimed: dict[int, Segment] = {}
@@ -57,6 +62,8 @@ class Segments:
             if self._payload is None:
                 raise BadEntry("a fan-out without its payload")
             payload, place = self._payload
+            # Each is a row in memory.
+            self.entries_in[file] += len(body) // 8
             for (id,) in iter_unpack("<Q", body):
                 segment = self._segment(id)
                 own = payload._replace(segment=id, number=segment.number, offset=segment.offset)
@@ -65,9 +72,16 @@ class Segments:
             self._create(header, sequence, timestamp, str(body, "utf-8"))
         elif kind == Kind.PUBLISH:
             self._publish(header, timestamp, file, int.from_bytes(body, "little"))
+        elif kind == Kind.LEFT_OUT:
+            self._leave_out(header, file, body)
         else:
             segment = self._segment(header.segment)
-            segment.modified = timestamp
+            if kind == Kind.SEAL and isinstance(segment, Numbered):
+                segment.freeze(file)
+                self.by_file.setdefault(file, set()).add(segment)
+            if segment is not self.broadcast:
+                # For those who follow it, this is when something was last broadcast.
+                segment.modified = timestamp
             self._change(segment, header, body)
             if segment.waiters:
                 self.woken.append(segment)
@@ -84,6 +98,8 @@ class Segments:
                 f"segment {segment.id} goes on at record {segment.number}, offset {segment.offset}, "
                 f"not at {header.number}, {header.offset}"
             )
+        if 4 * header.count > header.length:
+            raise BadEntry(f"{header.count} records in {header.length} bytes, which do not even hold their lengths")
         segment.appended(
             Extent(
                 header.number,
@@ -100,22 +116,55 @@ class Segments:
         self.by_file.setdefault(file, set()).add(segment)
         if segment.waiters:
             self.woken.append(segment)
+        if segment is self.broadcast and self.listening:
+            self.listening = {each for each in self.listening if each.waiters}
+            self.woken += self.listening
+
+    def _leave_out(self, header: Header, file: int, body: Buffer) -> None:
+        self.entries_in[file] += len(body) // 8
+        for (id,) in iter_unpack("<Q", body):
+            segment = self._segment(id)
+            if not isinstance(segment, Numbered) or self.broadcast.number - header.number < segment.seen_number:
+                raise BadEntry(f"segment {id} can't be left out of a broadcast")
+            segment.leave_out(file, header.number, header.offset)
+            self.by_file.setdefault(file, set()).add(segment)
 
     def _create(self, header: Header, sequence: int, timestamp: int, name: str) -> None:
         if header.segment != sequence:
             raise BadEntry(f"segment {header.segment} is created at sequence {sequence}")
-        segment = self.claimed.pop(sequence, None) or Segment(sequence, name)
-        segment.hidden = bool(header.count)
+        segment = self.claimed.pop(sequence, None)
+        if header.count == BROADCASTS:
+            segment = self.broadcast
+            segment.id = sequence
+        elif segment is None:
+            segment = new_segment(sequence, name, self.broadcast, hidden=bool(header.count))
+        if isinstance(segment, Numbered):
+            segment.join(self.broadcast)
         segment.created = segment.modified = timestamp
         self.adopt(segment)
+
+    def load(self, segments: Iterable[Segment]) -> None:
+        """Take up what the catalog knows, the broadcast segment first."""
+        for segment in segments:
+            if isinstance(segment, Broadcast):
+                self.broadcast = segment
+            self.adopt(self.following(segment))
+
+    def following(self, segment: Segment) -> Segment:
+        """A segment as the catalog has it, which receives broadcasts where it should."""
+        if isinstance(segment, Numbered) and not segment.sealed:
+            segment.follow(self.broadcast)
+        return segment
 
     def adopt(self, segment: Segment) -> None:
         """Take a segment up: one that was created, or one that the catalog knows."""
         segment.committed = True
         self.by_id[segment.id] = segment
+        if segment is self.broadcast:
+            return
         # A segment that is deleted later in the same frame may still have the name: the newer one wins.
         self.names_of(segment)[segment.name] = segment
-        if segment.name.startswith(NUMBERED) and not segment.hidden:
+        if isinstance(segment, Numbered):
             self.numbered[segment.name] = segment
 
     def drop_files(self, file: int) -> list[int]:

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from streamd.settings import StoreSettings
 from streamd.store.appending import Appending
+from streamd.store.broadcast import Numbered, new_segment
 from streamd.store.commit import IWriter
 from streamd.store.compaction import Compaction
 from streamd.store.errors import (
@@ -25,7 +26,8 @@ from streamd.store.errors import (
     StoreError,
 )
 from streamd.store.frame import ENTRY_BYTES_MAX, RANGE, Entry, Kind, encode_keyed
-from streamd.store.names import KEY_BYTES_MAX, NUMBERED, VALUE_BYTES_MAX, check_name
+from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
+from streamd.store.pace import Pace
 from streamd.store.pipeline import Pipeline
 from streamd.store.read import Run, Want
 from streamd.store.reader import Reader, Threads
@@ -61,7 +63,9 @@ class Store(Appending):
         """The compactor's process; None where somebody else takes care of that, or nobody."""
         self.retention: Retention | None = None
         """What keeps segments within their limits; None where there are none."""
-        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds)
+        self.pace = Pace(settings.commit_ms / 1000)
+        """How much one writer may have on its way to the disk so that others do not wait long."""
+        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds, self.pace)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -76,15 +80,23 @@ class Store(Appending):
         """The segment of that name as the next writer finds it: one that is on its way to the disk counts."""
         return self._pipeline.claimed((False, name))
 
-    def numbered_claimed(self) -> list[Segment]:
-        """All segments whose name is a number behind a prefix, as the next writer finds them."""
-        if not self._pipeline.names:
-            return list(self._segments.numbered.values())
-        found: dict[str, Segment | None] = dict(self._segments.numbered)
-        for (hidden, name), segment in self._pipeline.names.items():
-            if not hidden and name.startswith(NUMBERED):
-                found[name] = segment
-        return [segment for segment in found.values() if segment is not None]
+    def numbered(self) -> list[Numbered]:
+        """All segments whose name is a number behind a prefix: those that receive broadcasts."""
+        return list(self._segments.numbered.values())
+
+    @property
+    def broadcasts(self) -> Segment:
+        """The segment of what was broadcast to all numbered ones."""
+        return self._segments.broadcast
+
+    def trim_broadcasts(self, needed: int) -> Deferred[None]:
+        """Drop the broadcast records below `needed` that no extent in the catalog stands for either."""
+
+        def trim(packed: int | None) -> Deferred[None]:
+            return self.truncate(self.broadcasts, needed if packed is None else min(needed, packed))
+
+        # Asked after memory was looked through: what a fold took from there meanwhile is in the catalog by now.
+        return self._reader.needed_broadcast().addCallback(trim)
 
     def names(self) -> list[str]:
         """The names of all segments, in the order of their creation."""
@@ -126,8 +138,7 @@ class Store(Appending):
         if self._pipeline.claimed(claimed) is not None:
             return self._pipeline.refuse(SegmentExists(name), settled=claimed not in self._pipeline.names)
         commit = self._pipeline.gathering
-        segment = Segment(commit.next_sequence, name)
-        segment.hidden = hidden
+        segment = new_segment(commit.next_sequence, name, self._segments.broadcast, hidden=hidden)
         self._segments.claimed[segment.id] = segment
         self._pipeline.names[claimed] = segment
         return self._pipeline.change(segment, Entry(Kind.CREATE, segment.id, count=int(hidden), body=data), segment)
@@ -260,6 +271,8 @@ class Store(Appending):
                 segment.waiters.pop(waiting, None)
 
         deferred: Deferred[None] = Deferred(cancel)
+        if isinstance(segment, Numbered):
+            self._segments.listening.add(segment)
         if segment.waiters is None:
             segment.waiters = {}
         segment.waiters[deferred] = number

@@ -118,8 +118,7 @@ class _JournalCheck:
         with catalog.snapshot():
             self._replay.sequence, self._covered_file, self._replay.timestamp = catalog.covered
             self._replay.segments = Segments()
-            for segment in catalog.segments():
-                self._replay.segments.adopt(segment)
+            self._replay.segments.load(catalog.segments())
 
     def _headers(self, checked: Checked) -> list[FileHeader]:
         headers = []

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Buffer
 from streamd.store import pack
+from streamd.store.broadcast import Broadcast, Numbered
+from streamd.store.catalog import BROADCAST_PACK, Catalog, Pack, Row
 from streamd.store.catalog import FILE_NAME as CATALOG_NAME
-from streamd.store.catalog import Catalog, Pack, Row
 from streamd.store.directory import PACKS
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import StoreUnusable
@@ -18,6 +19,7 @@ from streamd.store.frame import span
 from streamd.store.journal import TEMPORARY_SUFFIX
 from streamd.store.problems import Checked
 from streamd.store.readonly import ReadOnlyCatalog
+from streamd.store.segment import Segment
 
 
 class Found(NamedTuple):
@@ -184,7 +186,7 @@ def _gaps(catalog: Catalog) -> Iterator[str]:
             if segment is None:
                 yield f"there are extents of segment {id}, which does not exist"
                 continue
-            if in_pack not in packs:
+            if in_pack not in packs and in_pack != BROADCAST_PACK:
                 yield f"segment {id}: record {number} is in pack {in_pack}, which the catalog does not know"
             end = ends.get(id)
             if end is None and number > segment.first_number:
@@ -193,6 +195,25 @@ def _gaps(catalog: Catalog) -> Iterator[str]:
                 yield f"segment {id}: record {number} follows where {end} is due"
             ends[id] = number + records
         for id, segment in segments.items():
-            if ends.get(id, segment.first_number) != segment.number:
-                yield f"segment {id}: extents end at record {ends.get(id, segment.first_number)}, not {segment.number}"
+            if ends.get(id, segment.first_number) != segment.own_number:
+                end = ends.get(id, segment.first_number)
+                yield f"segment {id}: extents end at record {end}, not {segment.own_number}"
+        yield from _lost_broadcasts(catalog, segments)
         yield from catalog.strays()
+
+
+def _lost_broadcasts(catalog: Catalog, segments: dict[int, Segment]) -> Iterator[str]:
+    """Where a segment needs records of the broadcast segment that are not there."""
+    broadcast = catalog.broadcast() or Broadcast()
+    for row in catalog.references():
+        first, end = row.position, row.position + row.records
+        segment = segments.get(row.segment)
+        if (
+            segment is None
+            or end > broadcast.number
+            or max(first, first + segment.first_number - row.number) < (broadcast.first_number)
+        ):
+            yield f"segment {row.segment}: broadcast records {first} to {end - 1}, its {row.number}, are missing"
+    for segment in segments.values():
+        if isinstance(segment, Numbered) and segment.seen_number > broadcast.number:
+            yield f"segment {segment.id}: it has seen {segment.seen_number} broadcasts of {broadcast.number}"

@@ -84,7 +84,7 @@ class FastStreamReplies(FrameCodec[Reply]):
         super().__init__(_U32.size)
         self._contents_bytes_max = contents_bytes_max
 
-    def _parse(self, data: bytes, found: list[Reply]) -> int:
+    def _parse(self, data: bytes | bytearray, found: list[Reply]) -> int:
         at, end = 0, len(data)
         while end - at >= _U32.size:
             self._wanted = self._frame_bytes(data, at)
@@ -96,7 +96,7 @@ class FastStreamReplies(FrameCodec[Reply]):
         self._wanted = _U32.size
         return at
 
-    def _frame_bytes(self, data: bytes, at: int) -> int:
+    def _frame_bytes(self, data: bytes | bytearray, at: int) -> int:
         """How long the packet that begins here is, as far as can be known yet."""
         (packet,) = _U32.unpack_from(data, at)
         if packet == Packet.PONG:
@@ -113,11 +113,11 @@ class FastStreamReplies(FrameCodec[Reply]):
         return _ONE.size + size
 
 
-def _reply(data: bytes, at: int, stop: int) -> Reply:
+def _reply(data: bytes | bytearray, at: int, stop: int) -> Reply:
     (packet,) = _U32.unpack_from(data, at)
     if packet == Packet.PONG:
         return Pong()
     if packet == Packet.CONTENTS:
-        return StreamContents(data[at + _ONE.size : stop])
+        return StreamContents(bytes(data[at + _ONE.size : stop]))
     _, stream, is_valid = _STATE.unpack_from(data, at)
     return StreamState(stream, bool(is_valid))

@@ -166,10 +166,12 @@ class OpcodeCodec(FrameCodec[R]):
     def __init__(self) -> None:
         super().__init__(1)
 
-    def _parse(self, data: bytes, found: list[R]) -> int:
-        at, end = 0, len(data)
+    def _parse(self, data: bytes | bytearray, found: list[R]) -> int:
+        # Parts of it are kept, compared and looked up: as bytes.
+        whole = bytes(data)
+        at, end = 0, len(whole)
         while at < end:
-            stop = self._parse_one(data, at, found)
+            stop = self._parse_one(whole, at, found)
             if stop > end:
                 self._wanted = stop - at
                 return at

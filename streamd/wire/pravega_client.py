@@ -19,7 +19,7 @@ from streamd.wire.pravega import (
     Request,
     SetupAppend,
     Type,
-    event_bytes,
+    event_parts,
     message,
     named,
 )
@@ -124,11 +124,12 @@ def request_bytes(request: Request) -> bytes:
 
 def _append_block(block: AppendBlock) -> bytes:
     """An exact block: its end tells what its beginning promised."""
-    data = event_bytes(block.batch.lengths, block.batch.records())
-    if len(data) > BLOCK_BYTES_MAX:
-        raise ValueError(f"a block of {len(data)} bytes is over the limit of {BLOCK_BYTES_MAX}")
-    begin = message(Type.BEGIN_BLOCK, _BLOCK.pack(block.writer, block.offset, len(data)))
-    return begin + data + message(Type.END_BLOCK, _BLOCK.pack(block.writer, block.end, len(data)))
+    parts = event_parts(block.batch)
+    size = sum(map(len, parts))
+    if size > BLOCK_BYTES_MAX:
+        raise ValueError(f"a block of {size} bytes is over the limit of {BLOCK_BYTES_MAX}")
+    begin = message(Type.BEGIN_BLOCK, _BLOCK.pack(block.writer, block.offset, size))
+    return b"".join([begin, *parts, message(Type.END_BLOCK, _BLOCK.pack(block.writer, block.end, size))])
 
 
 class PravegaReplies(FrameCodec[Reply]):
@@ -137,7 +138,7 @@ class PravegaReplies(FrameCodec[Reply]):
     def __init__(self) -> None:
         super().__init__(HEADER.size)
 
-    def _parse(self, data: bytes, found: list[Reply]) -> int:
+    def _parse(self, data: bytes | bytearray, found: list[Reply]) -> int:
         at, end = 0, len(data)
         while end - at >= HEADER.size:
             kind, length = HEADER.unpack_from(data, at)
@@ -147,7 +148,7 @@ class PravegaReplies(FrameCodec[Reply]):
             if stop > end:
                 self._wanted = stop - at
                 return at
-            found.append(_reply(kind, data[at + HEADER.size : stop]))
+            found.append(_reply(kind, bytes(data[at + HEADER.size : stop])))
             at = stop
         self._wanted = HEADER.size
         return at

@@ -21,7 +21,7 @@ from twisted.trial.unittest import TestCase
 from streamd.client import ConnectionLost, ProtocolBroken, Refused, Timeout
 from streamd.client.asynchronous import FastStreamClient, PravegaClient, SespClient, SmqClient
 from tests.client.driver import Endless
-from tests.client.test_blocking import address, deaf, listener
+from tests.client.peers import address, deaf, listener
 from tests.daemon import Daemon
 from tests.protocols.sockets import write_certificate
 
@@ -123,6 +123,24 @@ class Suite(Base):
             await client.close()
             self.assertTrue(client.is_closed and topic.is_closed)
             await self.raises(ConnectionLost, client.topics())
+
+        return self.carry_out(main())
+
+    def test_writers_together(self) -> Any:
+        """Many writes at once on one writer, whose buffer is small: each event once, those of each write in order."""
+        daemon = self.daemon()
+
+        async def main() -> None:
+            async with PravegaClient(address(daemon, "pravega"), **self.options) as client:
+                await client.create("s")
+                runs = [[b"%d %d" % (run, number) for number in range(300)] for run in range(20)]
+                async with client.writer("s", unacknowledged_bytes_max=2000) as writer:
+                    await self.together(*map(writer.write, runs))
+                found = [event async for event in client.reader("s", wait=False)]
+            self.assertEqual(len(found), 20 * 300)
+            for run in runs:
+                beginning = run[0].split()[0]
+                self.assertEqual([event for event in found if event.split()[0] == beginning], run)
 
         return self.carry_out(main())
 

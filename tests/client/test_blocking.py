@@ -9,8 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -29,6 +27,7 @@ from streamd.client import (
 from streamd.client.address import TcpAddress, UnixAddress, parse_address
 from streamd.wire.sesp import message_lines
 from tests.client.driver import Endless
+from tests.client.peers import address, deaf, listener
 from tests.daemon import CHECKOUT, Daemon
 from tests.protocols.sockets import write_certificate
 
@@ -58,43 +57,6 @@ with PravegaClient(pravega) as client:
 print(json.dumps([found, sorted(name for name in sys.modules if name.split(".")[0] in ("twisted", "zope", "txaio"))]))
 print(json.dumps([name for name in sys.modules if name.startswith(("streamd.store", "streamd.protocols"))]))
 """
-
-
-def address(daemon: Daemon, service: str) -> str:
-    return f"127.0.0.1:{daemon.port(service)}"
-
-
-@contextmanager
-def listener(answer: bytes = b"", count: int = 1) -> Iterator[str]:
-    """Somebody who takes a connection, says this and then nothing, and is not the daemon."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken: list[socket.socket] = []
-
-        def take() -> None:
-            connection, _ = server.accept()
-            taken.append(connection)
-            connection.sendall(answer)
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.getsockname()[1]}"
-        finally:
-            thread.join(60)
-            for connection in taken:
-                connection.close()
-
-
-@contextmanager
-def deaf() -> Iterator[str]:
-    """Somebody who does not even take a connection: all places in the queue are taken."""
-    with ExitStack() as stack:
-        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(8):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(server.getsockname())
-        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 class AddressTests(SynchronousTestCase):

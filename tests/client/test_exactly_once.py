@@ -97,7 +97,8 @@ class KillTests(TestCase):
             client.create("s")
             with client.writer("s", unacknowledged_bytes_max=UNACKNOWLEDGED_BYTES_MAX) as writer:
                 writer.write(load)
-            self.assertEqual(writer.acknowledged, sum(8 + len(event) for event in load.events))
+            size = sum(8 + len(event) for event in load.events)
+            self.assertEqual((writer.written, writer.acknowledged), (size, size))
         self.check(load)
 
     async def write(self, load: Load, **options: Any) -> None:

@@ -57,6 +57,7 @@ class Relay(DatagramProtocol):
         self._damage = damage
         self._outside: dict[Address, Any] = {}
         self._calls: set[Any] = set()
+        self.largest_bytes = 0
         self.carried = self.lost = self.repeated = self.delayed = self.damaged = 0
 
     @property
@@ -67,7 +68,9 @@ class Relay(DatagramProtocol):
 
     def datagramReceived(self, data: bytes, addr: Address) -> None:
         if addr not in self._outside:
-            self._outside[addr] = self._reactor.listenUDP(0, _Outside(self, addr), interface="127.0.0.1")
+            self._outside[addr] = self._reactor.listenUDP(
+                0, _Outside(self, addr), interface="127.0.0.1", maxPacketSize=65535
+            )
         self.carry(data, lambda data: self._outside[addr].write(data, self._server))
 
     def back(self, client: Address) -> Any:
@@ -77,6 +80,7 @@ class Relay(DatagramProtocol):
     def carry(self, data: bytes, send: Any) -> None:
         """Bring a datagram to the other side, or not, or twice, or late."""
         self.carried += 1
+        self.largest_bytes = max(self.largest_bytes, len(data))
         if self._random.random() < self._lose:
             self.lost += 1
             return
@@ -110,7 +114,9 @@ class Relay(DatagramProtocol):
     async def rebind(self) -> list[int]:
         """Give each client another port on the server's side, as a router does that forgot it; the new ports."""
         for client, old in list(self._outside.items()):
-            self._outside[client] = self._reactor.listenUDP(0, _Outside(self, client), interface="127.0.0.1")
+            self._outside[client] = self._reactor.listenUDP(
+                0, _Outside(self, client), interface="127.0.0.1", maxPacketSize=65535
+            )
             await maybeDeferred(old.stopListening)
         return [each.getHost().port for each in self._outside.values()]
 

@@ -82,6 +82,7 @@ class ParserTests(SynchronousTestCase):
             (f"{good}:idleTimeout=0", "idle_seconds"),
             (f"{good}:retry=maybe", "retry"),
             (f"{good}:datagramBytes=100", "datagram_bytes_max"),
+            (f"{good}:datagramBytes=16001", "datagram_bytes_max"),
             (f"{good}:congestion=none", "congestion_control"),
         ):
             self.assertIn(words, str(self.assertRaises(ValueError, self.parse, text)), text)

@@ -205,6 +205,19 @@ class ListenerTests(QuicCase):
         await port.whenClosed()
         await self.until(lambda: not connection.is_open)
 
+    async def test_stop_with_a_deaf_peer(self) -> None:
+        """A stream that we have ended does not keep the port open because its peer has not."""
+        factory = Recorders(HalfRecorder)
+        port = await self.listen(factory)
+        connection = await self.dial(port.getHost().port)
+        client, server = await self.open(connection, factory, HalfRecorder())
+        # It takes note of nothing that it is told, and never ends its part.
+        client.transport._stream.sender.reset = lambda error_code: None
+        server.transport.loseConnection()
+        await port.stopListening()
+        await port.whenClosed()
+        await self.until(lambda: client.reason is not None)
+
     async def test_taken_port(self) -> None:
         """A port that another has can't be had."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:

@@ -41,6 +41,20 @@ class NetworkTests(QuicCase):
         await self.until(lambda: client.received_bytes == 500_013)
         self.assertEqual((len(factory.opened), factory.closed), (1, []))
 
+    async def test_large_datagrams(self) -> None:
+        """Where the network takes them, datagrams may be as large as the settings allow."""
+        data = bytes(range(256)) * 2_000
+        for size in (1_500, 16_000):
+            factory = Recorders(Echo)
+            port = await self.listen(factory, datagram_bytes_max=size)
+            relay = await self.relay(port)
+            connection = await self.dial(relay.port, datagram_bytes_max=size)
+            client, _ = await self.open(connection, factory, HalfRecorder(), data)
+            client.transport.loseWriteConnection()
+            await self.until(lambda client=client: client.reason is not None)  # type: ignore[misc]
+            self.assertEqual(client.data, data)
+            self.assertGreater(relay.largest_bytes, size - 100)
+
     async def test_vanished(self) -> None:
         """A client that is heard of no more is given up after the idle time, and takes nothing along."""
         factory = Recorders()

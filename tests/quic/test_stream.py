@@ -188,6 +188,32 @@ class StreamTests(QuicCase):
         server.transport.stopProducing()
         await self.until(lambda: server.reason is not None)
 
+    async def test_pause_often(self) -> None:
+        """One who pauses at every piece, and goes on a turn later, gets all of it in order."""
+        test = self
+
+        class Hesitant(HalfRecorder):
+            def dataReceived(self, data: bytes) -> None:
+                test.assertFalse(self.paused)
+                super().dataReceived(data)
+                self.paused = True
+                self.transport.pauseProducing()
+                test.reactor.callLater(0, self.go_on)
+
+            def go_on(self) -> None:
+                self.paused = False
+                self.transport.resumeProducing()
+
+        factory = Recorders(Hesitant)
+        connection, _ = await self.pair(factory)
+        data = bytes(range(251)) * 8_000
+        client, server = await self.open(connection, factory, HalfRecorder(), data)
+        client.transport.loseWriteConnection()
+        await self.until(lambda: bool(server.read_lost))
+        self.assertEqual(server.data, data)
+        server.transport.loseConnection()
+        await self.until(lambda: client.reason is not None)
+
     async def test_bug(self) -> None:
         """A protocol that raises loses its stream, and no other stream feels it."""
 

@@ -25,7 +25,7 @@ from tests.store.model import Contents, Model, ModelSegment, Part, contents
 from tests.store.simulated import SimulatedDisk
 
 WRITERS = [bytes([each]) * 16 for each in (1, 2)]
-NAMES = ["a", "b", "ü"]
+NAMES = ["a", "b", "ü", "faststream/0", "faststream/1", "faststream/4294967295"]
 
 
 Operation = Callable[[Any], None]
@@ -80,7 +80,6 @@ class History:
         self.writer.on_submit = lambda: oracle.models.append(self.model.copy())
         self._handles = self._all()
         self._disk = disk
-        self._was_full = False
         self._syncs = settings.sync == "interval"
         self._asked = self._answered = self._last = 0
         self._failures: list[Failure] = []
@@ -113,8 +112,7 @@ class History:
     def step(self) -> None:
         """Write one commit. On a full disk everything pending fails with it, and it is as if nobody had asked."""
         self.writer.step()
-        if self._was_full:
-            self._was_full = False
+        if self.writer.was_full:
             del self.oracle.models[1:]
             self.model = self.oracle.models[0].copy()
             self._handles = self._all()
@@ -141,7 +139,7 @@ class History:
                     raise Violation(f"request {serial} is answered after request {self._last}")
                 self._last = serial
             if isinstance(got, StoreReadOnly) and self._disk.capacity_bytes is not None:
-                self._was_full = same = True
+                same = True
             elif isinstance(expected, StoreError) or isinstance(got, Exception):
                 same = type(expected) is type(got) and str(expected) == str(got)
             elif isinstance(expected, ModelSegment):
@@ -252,6 +250,18 @@ class History:
                 tag=tag,
             )
 
+    def broadcast(self) -> None:
+        records, tag = self._records(), self._tag()
+        # Some are left out; one of them twice, one that is gone, one that receives nothing anyway.
+        picked = [each for each in (self._pick(), self._pick()) if each] if self.rng.random() < 0.4 else []
+        self._ask(
+            lambda: self.model.broadcast(records, [model for _, model in picked], tag),
+            self.store.broadcast,
+            Batch.of(records),
+            without=[segment for segment, _ in picked],
+            tag=tag,
+        )
+
     def group(self) -> None:
         if picked := self._pick():
             segment, model = picked
@@ -295,10 +305,11 @@ OPERATIONS: list[Operation] = [
     History.append,
     History.append_all,
     History.fan_out,
+    History.broadcast,
     History.group,
     History.attribute,
 ]
-History.operations = (OPERATIONS, [3, 0.7, 0.4, 1.5, 9, 3, 3, 4, 2])
+History.operations = (OPERATIONS, [4, 0.7, 0.4, 1.5, 9, 3, 3, 4, 4, 2])
 
 
 def difference(found: Contents, expected: Contents) -> str:

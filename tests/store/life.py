@@ -227,6 +227,9 @@ class _Asked:
             lambda: self._life.model.truncate(model, limit), self._life.store.truncate, segment, number
         )
 
+    def trim_broadcasts(self, needed: int) -> Deferred[None]:
+        return self._life.ask(lambda: None, self._life.store.trim_broadcasts, needed)
+
     def delete(self, segment: Segment) -> Deferred[None]:
         model = self._life.model_of(segment)
         if model is None:
@@ -244,4 +247,4 @@ LIFE_OPERATIONS: list[Operation] = [
     Life.retain,
     Life.look,
 ]
-Life.operations = (LIFE_OPERATIONS, [3, 0.5, 0.3, 1.5, 9, 3, 3, 3, 1.5, 2, 4, 2.5, 3, 1.5, 0.7, 4])
+Life.operations = (LIFE_OPERATIONS, [4, 0.5, 0.3, 1.5, 9, 3, 3, 4, 3, 1.5, 2, 4, 2.5, 3, 1.5, 0.7, 4])

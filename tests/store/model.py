@@ -22,6 +22,7 @@ from streamd.store import (
     StoreError,
 )
 from streamd.store.frame import TAG_RAW
+from streamd.store.names import NUMBERED
 from tests.store.inline import read_all
 
 Contents = dict[str, tuple[Any, ...]]
@@ -65,7 +66,7 @@ class Group:
         self.above = {number for number in self.above if number > self.position}
 
 
-@dataclass
+@dataclass(eq=False)
 class ModelSegment:
     """One segment."""
 
@@ -246,6 +247,12 @@ class Model:
                 raise SegmentSealed(segment.name)
         for segment in segments:
             segment.add(records, tag)
+
+    def broadcast(self, records: Sequence[bytes], without: Sequence[ModelSegment], tag: int) -> None:
+        """The same records to each numbered segment, but for these and sealed ones."""
+        for segment in self.segments.values():
+            if segment.name.startswith(NUMBERED) and not segment.sealed and segment not in without:
+                self._check(segment).add(records, tag)
 
     def set_group(self, segment: ModelSegment, name: str, position: int) -> None:
         """Put a group somewhere."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.store import StoreUnusable, UnknownVersion
-from streamd.store.catalog import Catalog, Moved, Row
+from streamd.store.catalog import VERSION, Catalog, Moved, Row
 from streamd.store.disk import Disk
 from streamd.store.rowsum import CatalogDamaged
 from streamd.store.segment import Segment
@@ -67,9 +67,9 @@ class CatalogTests(SynchronousTestCase):
         error = self.assertRaises(StoreUnusable, self.open, store=bytes(16))
         self.assertIn("/data/catalog.sqlite", str(error))
         with self.catalog:
-            self.catalog._set("format", 2)
+            self.catalog._set("format", VERSION + 1)
         error = self.assertRaises(UnknownVersion, self.open)
-        self.assertIn("format 2", str(error))
+        self.assertIn(f"format {VERSION + 1}", str(error))
 
     def test_segments(self) -> None:
         """A segment comes back with all that belongs to it; put again, it is as it is now; dropped, nothing is left."""

@@ -17,6 +17,7 @@ from streamd.store.frame import (
     FRAME_BYTES_MAX,
     FRAME_HEADER,
     MAGIC,
+    VERSION,
     Entry,
     FileHeader,
     Kind,
@@ -244,7 +245,7 @@ class FileHeaderTests(SynchronousTestCase):
             bad = bytearray(good)
             bad[position] ^= 4
             found = decode_file_header(bytes(bad))
-            self.assertEqual(found, 1 ^ 4 if position == 8 else found if 8 < position < 12 else None)
+            self.assertEqual(found, VERSION ^ 4 if position == 8 else found if 8 < position < 12 else None)
             self.assertNotIsInstance(found, FileHeader)
         for cut in range(64):
             self.assertIsNone(decode_file_header(good[:cut]))

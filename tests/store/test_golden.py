@@ -13,9 +13,10 @@ from streamd.store.catalog import Catalog
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
 from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, Kind, decode_file_header
+from streamd.store.outside import OutsideReader
 from streamd.store.scan import Scanner
 from tests.store.golden.make import HERE, KEPT, SETTINGS, describe, make
-from tests.store.inline import call, open_inline, result_of
+from tests.store.inline import Compactor, call, open_inline, result_of
 
 VERSIONS = sorted(name for name in os.listdir(HERE) if name.startswith("v"))
 
@@ -52,6 +53,36 @@ class GoldenTests(SynchronousTestCase):
             (run,) = result_of(store.read(store.find("plain"), number, bytes_max=10))
             self.assertEqual(run.batch.records(), [b"new"])
             result_of(store.close())
+
+    def test_goes_on(self) -> None:
+        """What later formats brought can be used in an older store."""
+        for version in VERSIONS:
+            directory = self.copy(version)
+            store, writer = open_inline(Disk(), SETTINGS, directory=directory)
+            call(writer, store.create, "faststream/8")
+            call(writer, store.broadcast, Batch.of([b"new"]))
+            result_of(store.close())
+            store, writer = open_inline(Disk(), SETTINGS, directory=directory)
+            compactor = Compactor(Disk(), store, directory)
+            compactor.fold()
+            (run,) = result_of(store.read(store.find("faststream/8"), 0, bytes_max=10))
+            self.assertEqual(run.batch.records(), [b"new"])
+            compactor.catalog.close()
+            result_of(store.close())
+
+    def test_outside(self) -> None:
+        """Who may only read sees it too, as it is, before any daemon has opened it."""
+        for version in VERSIONS:
+            with open(os.path.join(HERE, version, "expected.json"), encoding="utf-8") as file:
+                expected = json.load(file)
+            with OutsideReader(self.copy(version)) as reader:
+                for segment in reader.segments():
+                    runs = reader.read(segment.id, segment.first_number)
+                    records = [bytes(each) for run in runs for each in run.batch.records()]
+                    self.assertEqual(
+                        [record.hex() for record in records],
+                        [data for *_, data in expected[segment.name]["records"]],
+                    )
 
     def test_every_kind(self) -> None:
         """The current one holds every kind of entry, in at least two files, and is small."""

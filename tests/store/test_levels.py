@@ -231,6 +231,15 @@ class FanOutTests(StoreCase):
         self.reopen()
         self.assertEqual(self.records("a"), [b"x", b"y", b"x", b"y"])
 
+    def test_twice_in_pieces(self) -> None:
+        """Also where it takes several entries: all of it, and then all of it again."""
+        a, b = self.create("a", "b")
+        records = [b"1" * 200_000, b"2" * 200_000, b"3" * 200_000]
+        self.do(self.store.fan_out, [a, b, a, a], Batch.of(records))
+        self.assertEqual((self.records(a), self.records(b)), (records * 3, records))
+        self.reopen()
+        self.assertEqual((self.records("a"), self.records("b")), (records * 3, records))
+
     def test_between_appends(self) -> None:
         """Appends before and after it, in the same commit, stay before and after it."""
         a, b = self.create("a", "b")

@@ -13,7 +13,7 @@ from streamd.store import (
     StoreUnusable,
     UnknownVersion,
 )
-from streamd.store.frame import FILE_HEADER
+from streamd.store.frame import FILE_HEADER, VERSION
 from streamd.store.journal import SyncFailed
 from tests.store.case import StoreCase
 from tests.store.inline import DIRECTORY, JOURNAL, SMALL, open_inline, read_all, result_of
@@ -112,12 +112,12 @@ class FilesTests(StoreCase):
     def test_unknown_version(self) -> None:
         """A file, or a store, of another format is refused by name."""
         disk = self.disk.kill()
-        disk.content(self.files()[1])[8] = 2
-        self.assertIn("format 2", str(self.assertRaises(UnknownVersion, open_inline, disk, self.settings)))
+        disk.content(self.files()[1])[8] = VERSION + 1
+        self.assertIn(f"format {VERSION + 1}", str(self.assertRaises(UnknownVersion, open_inline, disk, self.settings)))
         disk = self.disk.kill()
         content = disk.content(f"{DIRECTORY}/identity")
-        content[:] = content.replace(b'"format": 1', b'"format": 2')
-        self.assertIn("format 2", str(self.assertRaises(UnknownVersion, open_inline, disk, self.settings)))
+        content[:] = content.replace(b'"format": %d' % VERSION, b'"format": %d' % (VERSION + 1))
+        self.assertIn(f"format {VERSION + 1}", str(self.assertRaises(UnknownVersion, open_inline, disk, self.settings)))
 
     def test_identity(self) -> None:
         """A damaged identity, one of another store, or a directory of something else is refused."""

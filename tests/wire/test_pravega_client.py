@@ -66,7 +66,7 @@ def sent(reply: Reply) -> bytes:
     if isinstance(reply, DataAppended):
         return data_appended(*reply)
     if isinstance(reply, SegmentRead):
-        return segment_read(*reply)
+        return segment_read(*reply[:-1], [reply.data])
     if isinstance(reply, SegmentIsTruncated):
         return truncated(*reply)
     if isinstance(reply, KeepAlive):

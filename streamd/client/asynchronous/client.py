@@ -55,6 +55,7 @@ class Connected(Closing, Generic[S]):
     def __init__(self, session: S, target: Target, framework: Framework) -> None:
         self._target = target
         self._session = session
+        session.pipelined_bytes_max = target.pipelined_bytes_max
         self._framework = framework
         self._connection = Connection(session, target, framework)
 

@@ -54,6 +54,7 @@ class Connected(Closing, Generic[S]):
     def __init__(self, session: S, target: Target) -> None:
         self._target = target
         self._session = session
+        session.pipelined_bytes_max = target.pipelined_bytes_max
         self._connection = Connection(session, target)
 
     def connect(self) -> Self:

@@ -60,12 +60,14 @@ class Description(ABC):
     sizes: ClassVar[Sequence[Size]]
     record_bytes_max: ClassVar[int]
     """The largest record that `write` may store, under the limits above."""
+    frame_bytes_max: ClassVar[int] = 0
+    """What a frame may hold, where that is more than one record."""
     too_large: ClassVar[bytes] = b""
     """The last words to one that tries a larger one."""
     begun: ClassVar[Sequence[bytes]]
     """Frames that have begun and not ended, each in another place."""
     endpoint: ClassVar[str] = "tcp"
-    """How a daemon is reached: ``tcp``, ``unix`` or ``tls``."""
+    """How a daemon is reached: ``tcp``, ``unix`` or ``tls``. For anything else the laws on sockets are not tried."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number

@@ -15,6 +15,8 @@ from tests.protocols.laws.sesp import Sesp
 from tests.protocols.laws.smq import Smq
 
 PROTOCOLS: Sequence[type[Description]] = (Sesp, Smq, FastStream, Pravega)
+SERVED: Sequence[type[Description]] = [each for each in PROTOCOLS if each.endpoint == "tcp"]
+"""Those that a plain socket reaches: for the laws that concern sockets."""
 
 if TYPE_CHECKING:
     Case = SynchronousTestCase

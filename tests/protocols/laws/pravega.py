@@ -91,6 +91,7 @@ class Pravega(Description):
         Size("block", lambda value: begin(0, 0)[:-4] + pack(">i", value), BLOCK_BYTES_MAX, 1 << 31, signed=True),
     ]
     record_bytes_max = LIMITS.message_bytes_max
+    frame_bytes_max = BLOCK_BYTES_MAX
     begun = [
         b"\0",
         HEADER.pack(Type.KEEP_ALIVE, 5),

@@ -143,6 +143,20 @@ class Oversize(HeldLaw):
             peer.send(exchange.asked[at : at + piece])
         self.assert_told(peer.take_all(), exchange.told)
 
+    def test_goes_on_and_on(self) -> None:
+        """One that never ends is refused as soon as it is over the limit, not when all of it was kept."""
+        limit, piece = self.spoken.frame_bytes_max or self.spoken.record_bytes_max, 1000
+        rig = self.make()
+        peer, spoken = self.opened(rig)
+        asked = spoken.write(b"x" * (limit + 10 * piece)).asked
+        sent = 0
+        while not peer.closed and sent < limit + 5 * piece:
+            peer.send(asked[sent : sent + piece])
+            sent += piece
+        self.assertLess(sent, limit + 3 * piece)
+        self.assertEqual(peer.wire.value(), spoken.too_large)
+        self.assert_empty(rig)
+
     def test_without_end(self) -> None:
         """A peer that goes on sending after it was refused is not listened to, and nothing is kept."""
         for breach in self.spoken.breaches:

@@ -6,7 +6,7 @@ import socket
 
 from tests.daemon import Daemon
 from tests.protocols.laws.description import Exchange, joined
-from tests.protocols.laws.every import PROTOCOLS, every
+from tests.protocols.laws.every import SERVED, every
 from tests.protocols.laws.served import ServedLaw
 from tests.protocols.laws.sesp import SespOverTls, SespOverUnix
 from tests.protocols.sockets import (
@@ -33,7 +33,7 @@ ANSWERS = 300
 
 
 # TLS knows no half of a connection.
-@every([*PROTOCOLS, SespOverUnix])
+@every([*SERVED, SespOverUnix])
 class HalfClosed(ServedLaw):
     """A peer that sends its requests and shuts its side gets all answers, then the end."""
 
@@ -63,7 +63,7 @@ class HalfClosed(ServedLaw):
             return int(line.partition(b'"next_offset": ')[2].partition(b",")[0])
 
 
-@every([*PROTOCOLS, SespOverTls])
+@every([*SERVED, SespOverTls])
 class Vanished(ServedLaw):
     """A peer that goes after any byte, in order or with a reset, hurts nobody."""
 
@@ -87,7 +87,7 @@ class Vanished(ServedLaw):
         self.assert_stops(daemon)
 
 
-@every([*PROTOCOLS, SespOverTls])
+@every([*SERVED, SespOverTls])
 class Bounded(ServedLaw):
     """Peers that send without end and take nothing cost little, measured, and hold up nobody."""
 

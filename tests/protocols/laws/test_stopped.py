@@ -8,7 +8,7 @@ import threading
 
 from tests.daemon import Daemon
 from tests.protocols.laws.description import Description
-from tests.protocols.laws.every import PROTOCOLS, every
+from tests.protocols.laws.every import SERVED, every
 from tests.protocols.laws.held import contents
 from tests.protocols.laws.served import ServedLaw
 from tests.protocols.laws.sesp import SespOverTls
@@ -63,7 +63,7 @@ class Writer(threading.Thread):
         return self._spoken.answered(self.told, self._expected)
 
 
-@every([*PROTOCOLS, SespOverTls])
+@every([*SERVED, SespOverTls])
 class Stopped(ServedLaw):
     """With SIGTERM everything comes to an orderly end."""
 

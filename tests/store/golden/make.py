@@ -3,8 +3,8 @@
 Run it only while a format is not released yet. After that its folder never changes again: a new format gets a new
 folder, and the old ones must still open. The store holds every kind of entry, in several journal files. It was killed
 once and started again, so its last commits of then were written again; what was there by then is in packs, with a block
-that segments share, a hidden segment, and one that was published; behind that the journal goes on with all of it once
-more. At its end it was closed in order. ``expected.json`` says what is in it.
+that segments share, a hidden segment, one that was published, and broadcasts; behind that the journal goes on with all
+of it once more. At its end it was closed in order. ``expected.json`` says what is in it.
 """
 
 from __future__ import annotations
@@ -99,6 +99,20 @@ def hide(store: Store, writer: InlineWriter, where: str = "") -> None:
     call(writer, store.append, plain, Batch.of([b"behind what was published"]))
 
 
+STREAMS = ("faststream/0", "faststream/4294967295", "faststream/7")
+
+
+def broadcast(store: Store, writer: InlineWriter) -> None:
+    """What goes to all: before and between records of their own, left out, sealed, truncated."""
+    first, second, third = (call(writer, store.create, name) for name in STREAMS)
+    call(writer, store.broadcast, Batch.of([b"to all"]))
+    call(writer, store.append, first, Batch.of([b"its own"]))
+    call(writer, store.broadcast, Batch.of([b"to two", b"of them"]), tag=4, without=[second])
+    call(writer, store.seal, third)
+    call(writer, store.broadcast, Batch.of([b"raw"]), tag=TAG_RAW)
+    call(writer, store.truncate, first, 1)
+
+
 def make(target: str) -> None:
     """Write the store and what is in it into a new directory."""
     disk = Disk()
@@ -111,6 +125,7 @@ def make(target: str) -> None:
     store, writer = open_inline(disk, SETTINGS, directory=data, now=2_000_000)
     compactor = Compactor(disk, store, data)
     second_life(store, writer)
+    broadcast(store, writer)
     compactor.fold()
     hide(store, writer)
     # A new file begins with each start, so all of it is in closed ones.
@@ -123,6 +138,10 @@ def make(target: str) -> None:
     first_life(store, writer, "new/")
     second_life(store, writer, "new/")
     hide(store, writer, "new/")
+    call(writer, store.broadcast, Batch.of([b"again"]), without=[store.find(STREAMS[0])])
+    call(writer, store.create, "faststream/1")
+    call(writer, store.append, store.find(STREAMS[1]), Batch.of([b"behind it"]))
+    call(writer, store.broadcast, Batch.of([b"at the end"]))
     expected = describe(store)
     result_of(store.close())
     # Last, so that SQLite puts everything into the one file.
