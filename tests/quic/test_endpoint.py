@@ -11,6 +11,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -53,9 +54,16 @@ class ParserTests(SynchronousTestCase):
         return serverFromString(MemoryReactorClock(), text)
 
     def test_no_certificate(self) -> None:
-        """Without a certificate there is no server, and the text says what is missing."""
-        error = self.assertRaises(ValueError, self.parse, "quic:4848")
-        self.assertIn("privateKey", str(error))
+        """Without a certificate there is no server, and the text says what is missing; it can be equipped with one."""
+        bare = self.parse("quic:4848")
+        self.assertFalse(bare.has_certificate)
+        error = self.failureResultOf(bare.listen(Recorders()), CannotListenError)
+        self.assertIn("privateKey", str(error.value))
+        directory = self.mktemp()
+        os.mkdir(directory)
+        equipped = bare.equipped(alpn="test", certificate=self_signed(directory)[0])
+        self.assertTrue(equipped.has_certificate)
+        self.assertIn("privateKey", str(self.assertRaises(ValueError, self.parse, "quic:4848:certKey=x")))
 
     def test_wrong(self) -> None:
         """What is wrong with a string is said with its name."""
