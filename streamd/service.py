@@ -117,6 +117,9 @@ class StreamdService(Service):
 
         def open_port() -> Deferred[IListeningPort]:
             server = serverFromString(self._reactor, with_mode(endpoint.endpoint))
+            if (equip := getattr(factory, "equip", None)) is not None:
+                # What an endpoint string leaves open, a factory may know: a certificate, say.
+                server = equip(server, self._config.data_dir)
             reloader.watch(name, server)
             listening: Deferred[IListeningPort] = server.listen(factory)
             return listening
@@ -210,10 +213,15 @@ class StreamdService(Service):
         for call in calls:
             done = maybeDeferred(call)
             if what == "drain":
-                limits = self._config.limits if self._reloader is None else self._reloader.config.limits
-                done.addTimeout(limits.drain_seconds_max + _DRAIN_GRACE_SECONDS, self._reactor)
+                done.addTimeout(self._drain_seconds_max + _DRAIN_GRACE_SECONDS, self._reactor)
             waiting.append(done.addErrback(self._could_not, what))
         await DeferredList(waiting)
+
+    @property
+    def _drain_seconds_max(self) -> float:
+        """What the most patient factory wants; one that knows no time of its own gets the limit."""
+        limit = (self._config if self._reloader is None else self._reloader.config).limits.drain_seconds_max
+        return max([limit, *[getattr(each, "drain_seconds_max", limit) for each in self._factories]])
 
     def _could_not(self, failure: Failure, what: str) -> None:
         self._log.failure("could not {what}", failure, what=what)

@@ -202,12 +202,33 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         """Whether the peer is gone."""
         return self._phase is Phase.CLOSED
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the peer may still ask, and has not ended."""
+        return self._phase is Phase.OPEN
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the peer does not take what it is sent: `resumeProducing` says when it does again."""
+        return bool(self._pause & _UNSENT)
+
+    def finish(self) -> None:
+        """Answer what is being performed and what came before it, then close: nothing else that was asked counts."""
+        self._forget()
+        self._end()
+
     def tell(self, data: bytes) -> None:
         """Send something outside of the order of replies: the answer to a request that holds no other up."""
         if self._phase in (Phase.OPEN, Phase.ENDING):
             self._send(data)
             self._out_bytes += len(data)
             self._hold()
+
+    def charge(self, messages: int = 0, size: int = 0) -> float:
+        """Pay for this and for what was sent since the last time: how many seconds to wait with what is next."""
+        size += self._out_bytes - self._paid_bytes
+        self._paid_bytes = self._out_bytes
+        return self.pay(messages, size)
 
     def give_up(self, reason: str) -> None:
         """Close at once: the peer asked for what this protocol has no answer to."""
@@ -373,12 +394,9 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         return request
 
     def _charge(self, request: Request | Broken) -> float:
-        """Pay for a request and for what was sent since the last one: how many seconds the next one has to wait."""
+        """Pay for a request: how many seconds the next one has to wait."""
         batch = getattr(request, "batch", None)
-        messages = int(hasattr(request, "record")) if batch is None else batch.count
-        size = request.size + self._out_bytes - self._paid_bytes
-        self._paid_bytes = self._out_bytes
-        return self.pay(messages, size)
+        return self.charge(int(hasattr(request, "record")) if batch is None else batch.count, request.size)
 
     def _next_turn(self) -> None:
         self._turn = None
@@ -656,7 +674,10 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         if self._phase is not Phase.CLOSED and self.transport is not None:
             self._phase = Phase.ENDING
             self._forget()
-            self.transport.abortConnection()
+            self._cut()
+
+    def _cut(self) -> None:
+        self.transport.abortConnection()
 
 
 def _below(transport: Any) -> Any:
