@@ -30,7 +30,7 @@ OFF = "off"
 _INTEGER_MAX = (1 << 63) - 1
 
 # Twisted's own parsers take any integer for a port, and fail with it only when they listen.
-_PORT = re.compile(r"(?:tcp6?|ssl|tls):(?:port=)?([+-]?[0-9]+)(?=:|$)")
+_PORT = re.compile(r"(?:tcp6?|ssl|tlsfile):(?:port=)?([+-]?[0-9]+)(?=:|$)")
 
 # What is wanted of a value, by the type of the field.
 _WANTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}

@@ -59,7 +59,7 @@ class Reloader:
             self._log.info("{service} shows the certificate that is in its files now", service=name)
         for name, endpoint in self._endpoints:
             if not _is_reloadable(endpoint) and _is_ssl(endpoint):
-                self._log.warn("{service} keeps its certificate: ssl: can't change it, tls: can", service=name)
+                self._log.warn("{service} keeps its certificate: ssl: can't change it, tlsfile: can", service=name)
         self._log.info("the configuration was read again")
 
     def _check(self, wanted: Config) -> None:

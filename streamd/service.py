@@ -130,8 +130,8 @@ class StreamdService(Service):
                 reloader.exposed.append(f"{name} on {_address(port)}")
                 if not self._config.access and not self._config.insecure:
                     raise StartFailed(
-                        f"{reloader.exposed[-1]} would be open to everybody: encrypt it (tls:, ssl:), say who may do "
-                        "what ([[access]]), listen on 127.0.0.1, or set insecure = true; see docs/security.md"
+                        f"{reloader.exposed[-1]} would be open to everybody: encrypt it (tlsfile:, ssl:), say who "
+                        "may do what ([[access]]), listen on 127.0.0.1, or set insecure = true; see docs/security.md"
                     )
             self._log.info("{service} listens on {address}", service=name, address=_address(port))
 

@@ -17,7 +17,7 @@ from streamd.plugin import found_protocols
 from streamd.settings import LogSettings, StoreSettings
 
 _EPILOGUE = """\
-ENDPOINT is a Twisted server endpoint (tcp:4840:interface=127.0.0.1, unix:/run/streamd/sesp.sock, tls:..., systemd:...);
+ENDPOINT is a Twisted server endpoint (tcp:4840:interface=127.0.0.1, unix:/run/streamd/sesp.sock, tlsfile:..., ssl:...);
 off turns the service off; several endpoints are several options. An option wins over the file. See streamd(8) and
 streamd.toml(5)."""
 

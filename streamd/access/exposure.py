@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IAddress
 from streamd.access.who import plain_address
 
 # Kinds of endpoints that encrypt, also behind a proxy's greeting.
-_ENCRYPTED: Final = re.compile(r"(?:haproxy:)?(?:ssl|tls|quic):")
+_ENCRYPTED: Final = re.compile(r"(?:haproxy:)?(?:ssl|tls|tlsfile|quic):")
 
 # A mode that is given; in a path a colon has a backslash before it.
 _MODE: Final = re.compile(r"(?<!\\):mode=")

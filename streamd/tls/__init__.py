@@ -4,5 +4,5 @@
 |---|---|
 | `certificates` | the files, and the contexts that OpenSSL makes connections from |
 | `endpoint` | the endpoint, as a class and as a string |
-| `plugin` | what Twisted finds for ``tls:`` |
+| `plugin` | what Twisted finds for ``tlsfile:`` |
 """

@@ -1,4 +1,4 @@
-"""The server endpoint, as a class and as a string: ``tls:4840:interface=…:privateKey=…:certKey=…:clientCA=…``."""
+"""The server endpoint, as a class and as a string: ``tlsfile:4840:interface=…:privateKey=…:certKey=…:clientCA=…``."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def parse(
 ) -> TlsServerEndpoint:
     """The endpoint that the parts of a string describe; ValueError says what is wrong with them."""
     if len(ports) != 1:
-        raise ValueError("a tls endpoint is tls:PORT, then arguments with a name")
+        raise ValueError("a tlsfile endpoint is tlsfile:PORT, then arguments with a name")
     if unknown:
         known = "interface, privateKey, certKey, clientCA, backlog"
-        raise ValueError(f"tls endpoint: there is no {', '.join(unknown)}, only {known}")
+        raise ValueError(f"tlsfile endpoint: there is no {', '.join(unknown)}, only {known}")
     if privateKey is None:
-        raise ValueError("a tls endpoint needs a certificate: tls:PORT:privateKey=FILE:certKey=FILE")
+        raise ValueError("a tlsfile endpoint needs a certificate: tlsfile:PORT:privateKey=FILE:certKey=FILE")
     return TlsServerEndpoint(
         reactor,
         _number("a port", ports[0]),
@@ -72,5 +72,5 @@ def parse(
 
 def _number(what: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
-        raise ValueError(f"tls endpoint: {text!r} is not {what}")
+        raise ValueError(f"tlsfile endpoint: {text!r} is not {what}")
     return int(text)

@@ -1,4 +1,4 @@
-"""What stands for ``tls:`` in a plugin file. Twisted reads those often, so nothing is loaded until it is asked for."""
+"""What stands for ``tlsfile:`` in a plugin file: little, since Twisted reads those often."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @implementer(IPlugin, IStreamServerEndpointStringParser)
 class TlsServerParser:
-    """Reads a server endpoint string that begins with ``tls:``."""
+    """Reads a server endpoint string that begins with ``tlsfile:``."""
 
-    prefix = "tls"
+    prefix = "tlsfile"
 
     def parseStreamServer(self, reactor: Any, *args: Any, **kwargs: Any) -> TlsServerEndpoint:
         """The endpoint; ValueError says what is wrong with the string."""

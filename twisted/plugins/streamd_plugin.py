@@ -1,4 +1,4 @@
-"""What twistd finds: the service maker, the ``quic:`` and ``tls:`` endpoints, and one line for each protocol.
+"""What twistd finds: the service maker, the ``quic:`` and ``tlsfile:`` endpoints, and one line for each protocol.
 
 It is loaded often, so it imports little.
 """
