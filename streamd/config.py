@@ -10,15 +10,16 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
 from twisted.internet.endpoints import serverFromString
 
+from streamd.access.who import check_rule
 from streamd.interfaces import ConfigError, IStreamProtocol
-from streamd.settings import Limits, LogSettings, RetentionRule, StoreSettings
+from streamd.settings import AccessRule, Limits, LogSettings, RetentionRule, StoreSettings
 
 __all__ = ["Config", "ConfigError", "Overrides", "Service", "fill", "load"]
 
@@ -29,7 +30,7 @@ OFF = "off"
 _INTEGER_MAX = (1 << 63) - 1
 
 # Twisted's own parsers take any integer for a port, and fail with it only when they listen.
-_PORT = re.compile(r"(?:tcp6?|ssl):(?:port=)?([+-]?[0-9]+)(?=:|$)")
+_PORT = re.compile(r"(?:tcp6?|ssl|tlsfile):(?:port=)?([+-]?[0-9]+)(?=:|$)")
 
 # What is wanted of a value, by the type of the field.
 _WANTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
@@ -56,6 +57,8 @@ class Config:
     limits: Limits
     services: tuple[Service, ...]
     retention: tuple[RetentionRule, ...] = ()
+    access: tuple[AccessRule, ...] = ()
+    insecure: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Overrides:
     log: Mapping[str, str] = field(default_factory=dict)
     store: Mapping[str, str] = field(default_factory=dict)
     endpoints: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    insecure: bool = False
 
 
 def load(path: str | None, overrides: Overrides, protocols: Iterable[IStreamProtocol], reactor: object) -> Config:
@@ -122,9 +126,10 @@ def _checked(
     document: Mapping[str, Any], overrides: Overrides, known: Mapping[str, IStreamProtocol], reactor: object
 ) -> Config:
     tables: dict[str, type[Any]] = {"log": LogSettings, "store": StoreSettings, "limits": Limits}
+    ours = ("data_dir", "insecure", "retention", "access", *tables)
     for key in document:
-        if key not in ("data_dir", "retention") and key not in tables and key not in known:
-            raise _unknown(key, ["data_dir", "retention", *tables, *known])
+        if key not in ours and key not in known:
+            raise _unknown(key, [*ours, *known])
     data_dir = _value("data_dir", document.get("data_dir", DATA_DIR), str, {})
     given: dict[str, Mapping[str, str]] = {"log": overrides.log, "store": overrides.store}
     filled = {name: _section(name, cls, document, given.get(name, {})) for name, cls in tables.items()}
@@ -137,20 +142,30 @@ def _checked(
     services: list[Service] = []
     for name, protocol in known.items():
         services += _services(protocol, document.get(name), overrides.endpoints.get(name), reactor)
-    return Config(data_dir=data_dir, services=tuple(services), retention=_retention(document), **filled)
+    return Config(
+        data_dir=data_dir,
+        services=tuple(services),
+        retention=_rules("retention", RetentionRule, document),
+        access=_rules("access", AccessRule, document, check_rule),
+        insecure=_value("insecure", document.get("insecure", False), bool, {}) or overrides.insecure,
+        **filled,
+    )
 
 
-def _retention(document: Mapping[str, Any]) -> tuple[RetentionRule, ...]:
-    """The rules of ``[[retention]]``, in their order."""
-    stated = document.get("retention", [])
-    rules: list[RetentionRule] = []
+def _rules(
+    name: str, kind: type[_T], document: Mapping[str, Any], check: Callable[[_T], None] = lambda rule: None
+) -> tuple[_T, ...]:
+    """The rules of ``[[name]]``, in their order."""
+    stated = document.get(name, [])
+    rules: list[_T] = []
     for number, table in enumerate(stated if isinstance(stated, list) else [stated], 1):
         if not isinstance(table, dict):
-            raise ConfigError(f"retention[{number}]: expected a table, got {_show(table)}")
+            raise ConfigError(f"{name}[{number}]: expected a table, got {_show(table)}")
         try:
-            rules.append(fill(RetentionRule, table))
+            rules.append(fill(kind, table))
+            check(rules[-1])
         except ConfigError as error:
-            raise ConfigError(f"retention[{number}].{error}")
+            raise ConfigError(f"{name}[{number}].{error}")
     return tuple(rules)
 
 
@@ -239,6 +254,10 @@ def _fault(endpoint: str, reactor: object) -> str | None:
 
 def _value(key: str, value: object, wanted: type, metadata: Mapping[str, Any]) -> Any:
     """The value if it is of the wanted type and within its bounds. True is no integer; an integer is a number."""
+    if wanted == tuple[str, ...]:
+        if not isinstance(value, list) or not value:
+            raise ConfigError(f"{key}: expected a list of strings, got {_show(value)}")
+        return tuple(_value(key, each, str, metadata) for each in value)
     if wanted is float and type(value) is int:
         value = float(value) if abs(value) <= _INTEGER_MAX else math.inf
     if type(value) is not wanted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from zope.interface import Attribute, Interface
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IProtocolFactory, IReactorTime
 
+    from streamd.access.permits import Access
     from streamd.load import Load
     from streamd.settings import Limits
     from streamd.store import Store
@@ -20,18 +21,35 @@ class ConfigError(Exception):
     """A value of the configuration that can't be used. The text names the key, and the file where there is one."""
 
 
-@dataclass(frozen=True)
+def _everybody() -> Access:
+    # Who only wants to know what a protocol is, as every twistd --help does, has no use for the store behind this.
+    from streamd.access.permits import Access
+
+    return Access()
+
+
+@dataclass(eq=False)
 class Core:
     """What every protocol is given: the one store, and what all connections share."""
 
     store: Store
     limits: Limits
+    """Replaced when they change: ask for them here each time."""
     load: Load
     clock: IReactorTime
     started: float
     """When the daemon started, by that clock."""
-    shared: dict[tuple[str, str], Any] = field(default_factory=dict, compare=False)
+    shared: dict[tuple[str, str], Any] = field(default_factory=dict)
     """What the endpoints of a protocol have in common, by its name and one of their own: a queue on two is one."""
+    access: Access = field(default_factory=_everybody)
+    """Who may do what; everybody everything, unless there are rules."""
+
+
+class IReloadable(Interface):
+    """An endpoint that has files of its own, which it can read again while it listens."""
+
+    def reread() -> Callable[[], None]:
+        """Read and check them, and change nothing; ValueError says what is wrong. What is returned uses them."""
 
 
 class IStreamProtocol(Interface):

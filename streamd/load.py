@@ -1,10 +1,23 @@
-"""What all connections share: how many there are, and how much is buffered for them together."""
+"""What all connections share: how many there are, how much is buffered for them together, and what was refused."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import Counter
+from typing import Final, Protocol
 
 from streamd.settings import Limits
+
+REASONS: Final = (
+    "connections",  # there were limits.connections_max
+    "address_connections",  # and limits.address_connections_max from this address
+    "not_allowed",  # no rule of access allows it
+    "topic_bytes",  # a rule's topic_bytes_max
+    "topics",  # a rule's topics_max
+    "broken",  # the peer broke the protocol, or sent more than a message may hold
+    "overdue",  # it did not end within limits.frame_seconds_max what it began
+    "http",  # it spoke HTTP to a stream protocol
+)
+"""Why a connection or a request is refused."""
 
 
 class Waiting(Protocol):
@@ -22,33 +35,56 @@ class Load:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits
+        """May be replaced: what is there stays, and what comes is held against the new ones."""
         self._waiting: set[Waiting] = set()
         self.connections = 0
-        self.refused = 0
+        self._addresses: Counter[str] = Counter()
         self.held_bytes = 0
+        self.refusals = dict.fromkeys(REASONS, 0)
+        """How often something was refused, by reason."""
+        self.slowed = 0
+        """How often a connection had to wait for a rate."""
 
-    def admit(self) -> bool:
-        """Count one more connection, unless that is too many."""
-        if self.connections >= self._limits.connections_max:
-            self.refused += 1
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many connections as there may be."""
+        return self.connections >= self.limits.connections_max
+
+    def admit(self, address: str | None = None) -> bool:
+        """Count one more connection, from an address where it has one, unless that is too many."""
+        if self.is_full:
+            self.refuse("connections")
             return False
+        if address is not None:
+            if 0 < self.limits.address_connections_max <= self._addresses[address]:
+                self.refuse("address_connections")
+                return False
+            self._addresses[address] += 1
         self.connections += 1
         return True
 
-    def leave(self) -> None:
+    def leave(self, address: str | None = None) -> None:
         """One connection is gone."""
         self.connections -= 1
+        if address is not None:
+            self._addresses[address] -= 1
+            if not self._addresses[address]:
+                del self._addresses[address]
+
+    def refuse(self, reason: str) -> None:
+        """Count something that is refused."""
+        self.refusals[reason] += 1
 
     @property
     def share_bytes(self) -> int:
         """What each connection may hold when the total is over its limit."""
-        return self._limits.buffered_bytes_max // max(self.connections, 1)
+        return self.limits.buffered_bytes_max // max(self.connections, 1)
 
     @property
     def crowded(self) -> bool:
         """Whether the total is over its limit."""
-        return self.held_bytes > self._limits.buffered_bytes_max
+        return self.held_bytes > self.limits.buffered_bytes_max
 
     def must_wait(self, held_bytes: int, busy_bytes: int) -> bool:
         """Whether a connection should not take on more: it holds so much, `busy_bytes` of it in progress.
@@ -56,7 +92,7 @@ class Load:
         The rest is a request that is still coming in. Its size has a limit of its own, and not to read it would never
         end it.
         """
-        if busy_bytes > self._limits.connection_buffered_bytes_max:
+        if busy_bytes > self.limits.connection_buffered_bytes_max:
             return True
         return self.crowded and held_bytes > self.share_bytes
 

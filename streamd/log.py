@@ -46,6 +46,12 @@ class Log:
 
     observer: ILogObserver | None
     on_stderr: bool
+    least: LogLevelFilterPredicate | None = None
+
+    def set_level(self, level: str) -> None:
+        """Log from this level up, where the log is ours."""
+        if self.least is not None:
+            self.least.setLogLevelForNamespace("", LogLevel.levelWithName(level))
 
 
 def open_log(settings: LogSettings, twistd: Mapping[str, Any], reactor: IReactorFromThreads) -> Log:
@@ -57,12 +63,17 @@ def open_log(settings: LogSettings, twistd: Mapping[str, Any], reactor: IReactor
         return Log(None, False)
     file = _destination(twistd, reactor)
     inner = json_observer(file) if settings.format == "json" else textFileLogObserver(file)
-    return Log(filtered(inner, settings.level), file is sys.stdout and _same_file(sys.stdout, sys.stderr))
+    least = from_level(settings.level)
+    return Log(filtered(inner, least), file is sys.stdout and _same_file(sys.stdout, sys.stderr), least)
 
 
-def filtered(inner: ILogObserver, level: str) -> ILogObserver:
-    """An observer that passes on what is of this level or above."""
-    least = LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
+def from_level(level: str) -> LogLevelFilterPredicate:
+    """A filter for what is of this level or above, which can be changed."""
+    return LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
+
+
+def filtered(inner: ILogObserver, least: LogLevelFilterPredicate) -> ILogObserver:
+    """An observer that passes on what the filter lets through."""
     made: ILogObserver = FilteringLogObserver(inner, [least])
     return made
 

@@ -25,7 +25,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 # A protocol's name is an option and a table of streamd.toml; these are taken.
 _RESERVED = frozenset(
-    {"config", "data_dir", "help", "limits", "log", "log_format", "log_level", "retention", "store", "sync", "version"}
+    {"access", "config", "data_dir", "help", "insecure", "limits", "log", "log_format", "log_level", "retention"}
+    | {"store", "sync", "version"}
 )
 
 

@@ -69,16 +69,20 @@ class Process:
         gc.freeze()
         self._undo.append(gc.unfreeze)
 
-    def take_signals(self) -> None:
-        """SIGTERM and SIGINT stop the reactor, and the process then exits 0.
+    def take_signals(self, reload: Callable[[], None]) -> None:
+        """SIGTERM and SIGINT stop the reactor, and the process then exits 0; SIGHUP calls `reload`.
 
         To be called when the reactor runs, since it installs its own handlers at that moment: with those, twistd
         would end by the same signal again after a clean stop.
         """
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.signal(number, self._signalled)
+        for number, call in (
+            (signal.SIGTERM, self._stop_for),
+            (signal.SIGINT, self._stop_for),
+            (signal.SIGHUP, partial(self._reload_for, reload)),
+        ):
+            before = signal.signal(number, partial(self._signalled, call))
             self._undo.append(partial(signal.signal, number, before))
 
     def stop(self) -> None:
@@ -96,9 +100,14 @@ class Process:
         while self._undo:
             self._undo.pop()()
 
-    def _signalled(self, number: int, frame: object) -> None:
-        # The reactor may be asleep, and this may be the middle of anything: wake it, and stop in a turn of its own.
-        self._reactor.callFromThread(self._stop_for, signal.Signals(number).name)
+    def _signalled(self, call: Callable[[str], None], number: int, frame: object) -> None:
+        # The reactor may be asleep, and this may be the middle of anything: wake it, and act in a turn of its own.
+        self._reactor.callFromThread(call, signal.Signals(number).name)
+
+    def _reload_for(self, reload: Callable[[], None], name: str) -> None:
+        if not self._stopping:
+            self._log.info("received {signal}, reading the configuration again", signal=name)
+            reload()
 
     def _stop_for(self, name: str) -> None:
         self._log.info("received {signal}, stopping", signal=name)

@@ -19,12 +19,15 @@ from twisted.python.components import Componentized
 from twisted.python.failure import Failure
 
 from streamd import __version__
+from streamd.access.exposure import is_exposed, with_mode
+from streamd.access.permits import Access
 from streamd.config import Config
 from streamd.config import Service as Endpoint
 from streamd.interfaces import Core
 from streamd.load import Load
 from streamd.log import Log
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
+from streamd.reload import Reloader
 from streamd.store import Store, StoreUnusable, open_store
 from streamd.store.retention import Retention
 
@@ -47,8 +50,10 @@ class StreamdService(Service):
 
     _log = Logger()
 
-    def __init__(self, config: Config, reactor: Any, log: Log) -> None:
+    def __init__(self, config: Config, reactor: Any, log: Log, read: Callable[[], Config] | None = None) -> None:
+        """A service that serves what `config` says, and on SIGHUP what `read` returns then."""
         self._config = config
+        self._read = read or (lambda: config)
         self._reactor = reactor
         self._log_settings = log
         self._process = Process(reactor)
@@ -58,6 +63,7 @@ class StreamdService(Service):
         self._starting: Deferred[Any] | None = None
         self._stopping: Deferred[None] | None = None
         self._failure: Failure | None = None
+        self._reloader: Reloader | None = None
         self.ports: list[IListeningPort] = []
 
     def setServiceParent(self, parent: Any) -> None:
@@ -74,8 +80,10 @@ class StreamdService(Service):
         self._process.prepare(limits.connections_max + settings.open_files_max + FILES_SPARE)
         try:
             self._store = self._open_store()
-            core = Core(self._store, limits, Load(limits), self._reactor, self._reactor.seconds())
-            self._starting = _all(self._listen(each, core) for each in self._config.services)
+            now = self._reactor.seconds()
+            core = Core(self._store, limits, Load(limits), self._reactor, now, access=Access(self._config.access, now))
+            reloader = self._reloader = Reloader(self._config, self._read, core, self._log_settings.set_level)
+            self._starting = _all(self._listen(each, core, reloader) for each in self._config.services)
             self._starting.addErrback(self._failed)
             if self._failure is not None:
                 self._failure.raiseException()
@@ -104,19 +112,27 @@ class StreamdService(Service):
         except OSError as error:
             raise StartFailed(f"{error.filename or self._config.data_dir}: {error.strerror or error}")
 
-    def _listen(self, endpoint: Endpoint, core: Core) -> Deferred[None]:
+    def _listen(self, endpoint: Endpoint, core: Core, reloader: Reloader) -> Deferred[None]:
         """Begin to listen on one endpoint. TCP and unix sockets are done at once, other kinds may take their time."""
 
         def open_port() -> Deferred[IListeningPort]:
-            server = serverFromString(self._reactor, endpoint.endpoint)
+            server = serverFromString(self._reactor, with_mode(endpoint.endpoint))
             if (equip := getattr(factory, "equip", None)) is not None:
                 # What an endpoint string leaves open, a factory may know: a certificate, say.
                 server = equip(server, self._config.data_dir)
+            reloader.watch(name, server)
             listening: Deferred[IListeningPort] = server.listen(factory)
             return listening
 
         def opened(port: IListeningPort) -> None:
             self.ports.append(port)
+            if is_exposed(endpoint.endpoint, port.getHost()):
+                reloader.exposed.append(f"{name} on {_address(port)}")
+                if not self._config.access and not self._config.insecure:
+                    raise StartFailed(
+                        f"{reloader.exposed[-1]} would be open to everybody: encrypt it (tlsfile:, ssl:), say who "
+                        "may do what ([[access]]), listen on 127.0.0.1, or set insecure = true; see docs/security.md"
+                    )
             self._log.info("{service} listens on {address}", service=name, address=_address(port))
 
         def refused(failure: Failure) -> None:
@@ -130,7 +146,8 @@ class StreamdService(Service):
 
     def _run(self) -> None:
         """The reactor runs, so signals reach us from here on, and those who wait for the line may send one."""
-        self._process.take_signals()
+        assert self._reloader is not None
+        self._process.take_signals(self._reloader.reload)
         if self._store is not None:
             self._start_background(self._store)
         assert self._starting is not None
@@ -203,7 +220,7 @@ class StreamdService(Service):
     @property
     def _drain_seconds_max(self) -> float:
         """What the most patient factory wants; one that knows no time of its own gets the limit."""
-        limit = self._config.limits.drain_seconds_max
+        limit = (self._config if self._reloader is None else self._reloader.config).limits.drain_seconds_max
         return max([limit, *[getattr(each, "drain_seconds_max", limit) for each in self._factories]])
 
     def _could_not(self, failure: Failure, what: str) -> None:

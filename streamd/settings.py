@@ -7,7 +7,7 @@ and what it may be. `streamd.config` fills these from a file; nothing else needs
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 
 def setting(default: Any, doc: str, *, least: float | None = None, choices: tuple[str, ...] | None = None) -> Any:
@@ -65,6 +65,27 @@ class RetentionRule:
     idle_seconds_max: float = setting(0.0, "a segment that nobody wrote to for so long is deleted", least=0)
 
 
+RIGHTS: Final = ("read", "write", "create", "admin")
+"""What a rule of access can allow."""
+
+
+@dataclass(frozen=True)
+class AccessRule:
+    """``[[access]]``: what some peers may do with the topics whose name fits a pattern. 0 sets no limit."""
+
+    who: str = setting("", "which peers: cert:NAME, user:NAME, net:ADDRESS/BITS or anyone")
+    allow: tuple[str, ...] = setting((), "what they may do: read, write, create, admin", choices=RIGHTS)
+    topics: tuple[str, ...] = setting(("*",), "with which topics: shell patterns (* ? [a-z]) for the whole name")
+    topics_max: int = setting(0, "create is refused where so many topics fit the patterns", least=0)
+    topic_bytes_max: int = setting(0, "a write that takes a topic over so many bytes is refused", least=0)
+    messages_per_second_max: float = setting(
+        0.0, "messages a second that all these peers together may write; more wait", least=0
+    )
+    bytes_per_second_max: float = setting(
+        0.0, "bytes a second, both ways, for all these peers together; more wait", least=0
+    )
+
+
 @dataclass(frozen=True)
 class Limits:
     """``[limits]``: what one peer, and all peers together, may ask of the daemon."""
@@ -72,6 +93,15 @@ class Limits:
     message_bytes_max: int = setting(8 << 20, "largest message of any protocol", least=1)
     line_bytes_max: int = setting(1 << 20, "longest line of a line protocol", least=64)
     connections_max: int = setting(10_000, "connections of all protocols together; more are closed at once", least=1)
+    address_connections_max: int = setting(
+        0, "connections from one address; more are closed at once; 0: no limit", least=0
+    )
+    connection_messages_per_second_max: float = setting(
+        0.0, "messages a second that one connection may write; more wait; 0: no limit", least=0
+    )
+    connection_bytes_per_second_max: float = setting(
+        0.0, "bytes a second, both ways, of one connection; more wait; 0: no limit", least=0
+    )
     buffered_bytes_max: int = setting(
         64 << 20, "bytes buffered for all connections together before reading pauses", least=1 << 20
     )

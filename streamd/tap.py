@@ -17,7 +17,7 @@ from streamd.plugin import found_protocols
 from streamd.settings import LogSettings, StoreSettings
 
 _EPILOGUE = """\
-ENDPOINT is a Twisted server endpoint (tcp:4840:interface=127.0.0.1, unix:/run/streamd/sesp.sock, ssl:..., systemd:...);
+ENDPOINT is a Twisted server endpoint (tcp:4840:interface=127.0.0.1, unix:/run/streamd/sesp.sock, tlsfile:..., ssl:...);
 off turns the service off; several endpoints are several options. An option wins over the file. See streamd(8) and
 streamd.toml(5)."""
 
@@ -30,6 +30,9 @@ class BaseOptions(usage.Options):
     optParameters = [
         ["config", None, None, "Read this file, see streamd.toml(5)."],
         ["data-dir", None, None, f"The directory of the store.  [default: {config.DATA_DIR}]"],
+    ]
+    optFlags = [
+        ["insecure", None, "Listen beyond loopback although neither TLS nor a rule of access protects it."],
     ]
     protocols: Sequence[IStreamProtocol] = ()
 
@@ -55,7 +58,9 @@ class BaseOptions(usage.Options):
         of: dict[str, dict[str, str]] = {"log": {}, "store": {}}
         for (table, key), value in self.chosen.items():
             of[table][key] = value
-        return config.Overrides(self["data-dir"], of["log"], of["store"], self.endpoints)
+        return config.Overrides(
+            self["data-dir"], of["log"], of["store"], self.endpoints, insecure=bool(self["insecure"])
+        )
 
 
 def options_for(protocols: Sequence[IStreamProtocol]) -> type[BaseOptions]:
@@ -91,11 +96,15 @@ def makeService(options: BaseOptions) -> IService:
     # goes forward. It has to be there before the first callLater, whose times count from it.
     reactor: Any = installed  # it is more than the one interface that Twisted's annotation gives it
     reactor.seconds = time.monotonic
+
+    def read() -> config.Config:
+        return config.load(options["config"], options.overrides(), options.protocols, reactor)
+
     try:
-        loaded = config.load(options["config"], options.overrides(), options.protocols, reactor)
+        loaded = read()
     except ConfigError as error:
         _refuse(str(error))
-    return StreamdService(loaded, reactor, open_log(loaded.log, options.parent or {}, reactor))
+    return StreamdService(loaded, reactor, open_log(loaded.log, options.parent or {}, reactor), read)
 
 
 def _choice(option: str, settings: type, table: str, key: str) -> Callable[[BaseOptions, str], None]:

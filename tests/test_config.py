@@ -97,7 +97,8 @@ class WrongValueTests(ConfigCase):
     def test_each(self) -> None:
         """Whatever is wrong is said in one line that names file and key."""
         cases = {
-            "x = 1": "x: no such key; known are data_dir, limits, log, queue, quiet, retention, store",
+            "x = 1": "x: no such key; known are access, data_dir, insecure, limits, log, queue, quiet, retention, "
+            "store",
             "[limit]": "limit: no such key; did you mean limits?",
             "[limits]\nmessage_byte_max = 1": "limits.message_byte_max: no such key; did you mean message_bytes_max?",
             "limits = 3": "limits: expected a table, got 3",

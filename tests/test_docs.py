@@ -19,7 +19,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.config import DATA_DIR, Overrides, load
 from streamd.plugin import found_protocols
-from streamd.settings import Limits, LogSettings, RetentionRule, StoreSettings
+from streamd.settings import AccessRule, Limits, LogSettings, RetentionRule, StoreSettings
 from streamd.store.catalog import FILE_NAME, Catalog
 from streamd.store.disk import Disk
 from streamd.store.frame import Kind
@@ -36,12 +36,18 @@ MACROS = frozenset(
     )
 )
 
+# The keys of a rule of access that have to be there, as the example has them.
+_WITHOUT_DEFAULT: dict[str, Any] = {"who": "cert:shop", "allow": ["read", "write"]}
+
+ACCESS = {"topics": "[ Ns Qq * ]", "topics_max": 0, "topic_bytes_max": 0}
+ACCESS |= {"messages_per_second_max": 0.0, "bytes_per_second_max": 0.0}
+
 RULE = {each.name: getattr(RetentionRule(), each.name) for each in fields(RetentionRule)}
 
 
 def defaults() -> dict[str, Any]:
     """All settings with their defaults, in the shape of the file."""
-    wanted: dict[str, Any] = {"data_dir": DATA_DIR}
+    wanted: dict[str, Any] = {"data_dir": DATA_DIR, "insecure": False}
     for name, settings in SECTIONS.items():
         wanted[name] = {each.name: getattr(settings, each.name) for each in fields(settings)}
     for protocol in ours():
@@ -87,6 +93,20 @@ class ExampleTests(SynchronousTestCase):
         (read,) = load(path, Overrides(), ours(), MemoryReactorClock()).retention
         self.assertEqual(read.pattern, "metrics.*")
 
+    def test_access(self) -> None:
+        """So has the rule of access, but for the two keys that have none; the rules of its example can be read."""
+        text = (CHECKOUT / "etc" / "streamd.toml").read_text(encoding="utf-8")
+        rule, example = re.findall(r"((?:^#   .*\n)+)", text, re.MULTILINE)[2:4]
+        (stated,) = tomllib.loads(rule.replace("#   ", ""))["access"]
+        defaults = {each.name: getattr(AccessRule(), each.name) for each in fields(AccessRule)}
+        self.assertEqual(list(stated), list(defaults))
+        self.assertEqual({**stated, "topics": tuple(stated["topics"])}, {**defaults, **_WITHOUT_DEFAULT})
+        path = self.mktemp()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(example.replace("#   ", ""))
+        read = load(path, Overrides(), ours(), MemoryReactorClock()).access
+        self.assertEqual([each.who for each in read], ["user:root", "net:10.0.0.0/8"])
+
     def test_commented(self) -> None:
         """Each key has a comment above it."""
         lines = (CHECKOUT / "etc" / "streamd.toml").read_text(encoding="utf-8").splitlines()
@@ -129,7 +149,7 @@ class ManualTests(SynchronousTestCase):
         tables = defaults()
         # A file without rules has no such table; the page has one all the same, behind our own tables.
         protocols = {each.name: tables.pop(each.name) for each in ours()}
-        for name, value in {**tables, "retention": RULE, **protocols}.items():
+        for name, value in {**tables, "retention": RULE, "access": ACCESS, **protocols}.items():
             for key, inner in value.items() if isinstance(value, dict) else [(name, value)]:
                 text = str(inner).lower() if isinstance(inner, bool) else str(inner)
                 yield (name if isinstance(value, dict) else ""), key, text

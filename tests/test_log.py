@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from twisted.python.log import LogPublisher as LegacyPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.log import filtered, json_line, json_observer, open_log
+from streamd.log import filtered, from_level, json_line, json_observer, open_log
 from streamd.settings import LogSettings
 
 
@@ -101,7 +101,7 @@ class LevelTests(SynchronousTestCase):
         names = ["debug", "info", "warn", "error", "critical"]
         for least, level in enumerate(names):
             file = StringIO()
-            log = Logger(observer=filtered(json_observer(file), level))
+            log = Logger(observer=filtered(json_observer(file), from_level(level)))
             for name in names:
                 log.emit(LogLevel.levelWithName(name), "x")
             passed = [json.loads(line)["level"] for line in file.getvalue().splitlines()]

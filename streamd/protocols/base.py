@@ -7,6 +7,7 @@ told. The base keeps these promises for it:
 - Writes do not wait for each other. A request that reads waits until this connection's own writes are on disk.
 - A peer that sends too much is no longer read; for one that does not take its replies nothing more is done.
 - A peer that begins a frame and never ends it is dropped after a deadline.
+- A peer that is over its rate waits; nothing of it is lost.
 - At the end (the peer's, or the daemon's) what was asked is finished and answered first.
 """
 
@@ -29,13 +30,13 @@ from twisted.internet.interfaces import (
 )
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.tcp import Connection
-from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from streamd.interfaces import Core
+from streamd.protocols.permitted import Permitted
 from streamd.store import StoreError
 from streamd.wire import Codec, Request, WireError
 
@@ -115,19 +116,16 @@ class Broken:
 
 
 @implementer(IHalfCloseableProtocol, IPushProducer)
-class StreamProtocol(Protocol, metaclass=ABCMeta):
+class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     """One connection of a stream protocol."""
 
-    log: ClassVar[Logger] = Logger()
     name: ClassVar[str] = "stream"
     factory: StreamFactory
-    # Each of our transports is a producer and a consumer too, which ITransport does not say.
-    transport: Any
     _put: Callable[[bytes], None]
     """Gives something to the transport, to be sent when it can be."""
 
     def __init__(self, core: Core, codec: Codec) -> None:
-        self.core = core
+        super().__init__(core)
         self.codec = codec
         self._phase = Phase.GREETING
         self._pause = 0
@@ -151,6 +149,10 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._turn: IDelayedCall | None = None
         self._frame_began: float | None = None
         self._direct = False
+        self._paid_bytes = 0
+        """Of `_out_bytes`, what the rates have been charged for."""
+        self.address: str | None = None
+        """Where the peer is, for the count of connections."""
 
     # -- for the protocols ---------------------------------------------------------------------------------------------
 
@@ -222,9 +224,15 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
             self._out_bytes += len(data)
             self._hold()
 
+    def charge(self, messages: int = 0, size: int = 0) -> float:
+        """Pay for this and for what was sent since the last time: how many seconds to wait with what is next."""
+        size += self._out_bytes - self._paid_bytes
+        self._paid_bytes = self._out_bytes
+        return self.pay(messages, size)
+
     def give_up(self, reason: str) -> None:
         """Close at once: the peer asked for what this protocol has no answer to."""
-        self.log.warn("{peer} is cut off by {wire}: {reason}", peer=self._peer(), wire=self.name, reason=reason)
+        self.log.warn("{peer} is cut off by {wire}: {reason}", peer=self.peer, wire=self.name, reason=reason)
         self.abort()
 
     def when_sent(self, tell: Callable[[int], None]) -> None:
@@ -288,7 +296,8 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         """Look at the first bytes, and give them out when they are no HTTP request."""
         head = self._greeting = self._greeting + data
         if head.startswith(_HTTP_METHODS):
-            self.log.warn("{peer} speaks HTTP to {wire}", peer=self._peer(), wire=self.name)
+            self.log.warn("{peer} speaks HTTP to {wire}", peer=self.peer, wire=self.name)
+            self.core.load.refuse("http")
             self.abort()
             return b""
         if len(head) < _HTTP_METHOD_MAX and any(method.startswith(head) for method in _HTTP_METHODS):
@@ -328,6 +337,8 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         if self._advancing:
             return
         self._advancing = True
+        if self._permits.is_stale:
+            self.identify()
         try:
             begun = sent_bytes = 0
             while not self._reading and not self._pause & _UNSENT and self._turn is None:
@@ -340,7 +351,9 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
                     # Answers are not gathered without limit: they go out, and may stop us.
                     sent_bytes += self._ready_bytes
                     self._flush()
-                if begun >= _TURN_REQUESTS or sent_bytes >= _TURN_BYTES:
+                if self._paces and (wait := self._charge(request)):
+                    self._turn = self.core.clock.callLater(wait, self._next_turn)
+                elif begun >= _TURN_REQUESTS or sent_bytes >= _TURN_BYTES:
                     # Others want their turn too.
                     self._turn = self.core.clock.callLater(0, self._next_turn)
             self._flush()
@@ -380,6 +393,11 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
             return None
         return request
 
+    def _charge(self, request: Request | Broken) -> float:
+        """Pay for a request: how many seconds the next one has to wait."""
+        batch = getattr(request, "batch", None)
+        return self.charge(int(hasattr(request, "record")) if batch is None else batch.count, request.size)
+
     def _next_turn(self) -> None:
         self._turn = None
         self._advance()
@@ -395,6 +413,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
                 reply = self.perform(request)
             except StoreError as error:
                 self._settled(slot)
+                self.note(error)
                 reply = self.refused(request, error)
         except Exception:
             self._crash(Failure())
@@ -437,6 +456,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         if not isinstance(error, StoreError):
             self._crash(Failure(error))
             return
+        self.note(error)
         try:
             slot.reply = self.refused(slot.request, error)
         except Exception:
@@ -445,7 +465,8 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
             self.succeeded(slot, None)
 
     def _break(self, error: WireError) -> None:
-        self.log.warn("{peer} broke {wire}: {error}", peer=self._peer(), wire=self.name, error=str(error))
+        self.log.warn("{peer} broke {wire}: {error}", peer=self.peer, wire=self.name, error=str(error))
+        self.core.load.refuse("broken")
         slot = Slot(self, None)
         self._replies.append(slot)
         self._answer(slot, self.broken(error))
@@ -623,7 +644,8 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         if left > 0:
             self._deadline = self.core.clock.callLater(left, self._overdue)
         else:
-            self.log.warn("{peer} did not end what it began to send to {wire}", peer=self._peer(), wire=self.name)
+            self.log.warn("{peer} did not end what it began to send to {wire}", peer=self.peer, wire=self.name)
+            self.core.load.refuse("overdue")
             self.abort()
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -656,9 +678,6 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
 
     def _cut(self) -> None:
         self.transport.abortConnection()
-
-    def _peer(self) -> str:
-        return str(self.transport.getPeer())
 
 
 def _below(transport: Any) -> Any:

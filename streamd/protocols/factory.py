@@ -28,11 +28,16 @@ class StreamFactory(Factory, metaclass=ABCMeta):
         """A new connection."""
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        if not self.core.load.admit():
-            StreamProtocol.log.warn("{peer} refused: there are too many connections", peer=str(addr))
+        address = getattr(addr, "host", None)
+        if not self.core.load.admit(address):
+            whose = "" if self.core.load.is_full else " from its address"
+            StreamProtocol.log.warn(
+                "{peer} refused: there are too many connections{whose}", peer=str(addr), whose=whose
+            )
             return None
         protocol = self.build()
         protocol.factory = self
+        protocol.address = address
         return protocol
 
     def joined(self, protocol: StreamProtocol) -> None:
@@ -42,7 +47,7 @@ class StreamFactory(Factory, metaclass=ABCMeta):
     def left(self, protocol: StreamProtocol) -> None:
         """A connection is gone."""
         self.connections.discard(protocol)
-        self.core.load.leave()
+        self.core.load.leave(protocol.address)
         if not self.connections:
             drained, self._drained = self._drained, []
             for deferred in drained:

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from streamd.access.permits import ADMIN, READ, WRITE, NotAllowed
 from streamd.batch import Batch
 from streamd.config import fill
 from streamd.interfaces import Core
@@ -94,6 +95,8 @@ class FastStreamProtocol(StreamProtocol):
             self.give_up(f"the contents of {request.segment.name} can't be read: {error}")
         elif isinstance(request, faststream.Contents):
             return faststream.contents_header(0)
+        elif isinstance(request, faststream.Check):
+            return faststream.state(request.stream, False)
         else:
             self.log.debug("{request} had no effect: {reason}", request=type(request).__name__, reason=str(error))
         return b""
@@ -104,15 +107,20 @@ class FastStreamProtocol(StreamProtocol):
         name = segment_name(request.stream)
         if self.core.store.find_claimed(name) is not None:
             return b""
+        self.allow_create(name)
         return self.core.store.create(name), b""
 
     def _delete(self, request: faststream.Delete) -> Reply:
+        self.allow(ADMIN, segment_name(request.stream))
         segment = self.core.store.find_claimed(segment_name(request.stream))
         return b"" if segment is None else (self.core.store.delete(segment), b"")
 
     def _enqueue(self, request: faststream.Enqueue) -> Reply:
         segment = self.core.store.find_claimed(segment_name(request.stream))
-        return b"" if segment is None else (self.core.store.append(segment, request.batch), b"")
+        if segment is None:
+            return b""
+        self.allow_write(segment, request.batch)
+        return self.core.store.append(segment, request.batch), b""
 
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
         named = (self.core.store.find_claimed(segment_name(stream)) for stream in request.streams)
@@ -120,8 +128,20 @@ class FastStreamProtocol(StreamProtocol):
         segments = [each for each in named if each is not None and not each.claimed_sealed]
         record = Batch.of([request.record])
         if request.all_except:
+            if not self.permits.covers(WRITE, NUMBERED):
+                raise NotAllowed(f"all of {NUMBERED}")
             return self.core.store.broadcast(record, without=segments), b""
-        return (self.core.store.fan_out(segments, record), b"") if segments else b""
+        # A stream that the peer may not write to is like one that is not there.
+        allowed = [segment for segment in segments if self._may_write(segment, record)]
+        return (self.core.store.fan_out(allowed, record), b"") if allowed else b""
+
+    def _may_write(self, segment: Segment, record: Batch) -> bool:
+        try:
+            self.allow_write(segment, record)
+        except NotAllowed as error:
+            self.note(error)
+            return False
+        return True
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -129,6 +149,7 @@ class FastStreamProtocol(StreamProtocol):
         return faststream.PONG
 
     def _check(self, request: faststream.Check) -> Reply:
+        self.allow(READ, segment_name(request.stream))
         try:
             self.core.store.find(segment_name(request.stream))
         except NoSuchSegment:
@@ -136,6 +157,7 @@ class FastStreamProtocol(StreamProtocol):
         return faststream.state(request.stream, True)
 
     def _contents(self, request: faststream.Contents) -> Reply:
+        self.allow(READ, segment_name(request.stream))
         segment = self.core.store.find(segment_name(request.stream))
         if self.core.store.retention is not None:
             self.core.store.retention.note_read(segment)

@@ -17,6 +17,8 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from streamd.access.permits import CREATE, READ, WRITE, NotAllowed, TooManyTopics, TopicFull
+from streamd.batch import Batch
 from streamd.groups import Groups, Member
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
@@ -54,6 +56,9 @@ _ERRORS: Final[dict[type[StoreError], tuple[Code, str]]] = {
     SegmentSealed: (Code.TOPIC_SEALED, "the topic {error} takes no more messages"),
     RequestTooLarge: (Code.TOO_LARGE, "{error}"),
     StoreReadOnly: (Code.READ_ONLY, "nothing can be written now: {error}"),
+    NotAllowed: (Code.NOT_ALLOWED, "you may not do that with {error}"),
+    TopicFull: (Code.NOT_ALLOWED, "{error} holds as much as you may fill it with"),
+    TooManyTopics: (Code.NOT_ALLOWED, "there are as many topics as you may make"),
     TransactionFailed: (Code.TRANSACTION_FAILED, "{error}; it can only be rolled back"),
 }
 
@@ -86,7 +91,8 @@ class FujinProtocol(StreamProtocol):
         if isinstance(request, fujin.Write):
             return replies.answers(replies.Reply.WRITTEN, request.ids, code, text)
         if isinstance(request, fujin.Acknowledge):
-            return replies.answers(replies.Reply.ACKNOWLEDGED, request.ids, code, text)
+            reply = replies.Reply.GIVEN_BACK if request.back else replies.Reply.ACKNOWLEDGED
+            return replies.answers(reply, request.ids, code, text)
         if isinstance(request, fujin.ConnectReader):
             self.finish()
             return replies.reader_connected(False, 0, code, text)
@@ -103,7 +109,7 @@ class FujinProtocol(StreamProtocol):
 
     def close_with(self, code: Code, why: str) -> None:
         """Close the stream with a code, when what came before was answered."""
-        self.log.warn("a stream of {peer} is closed: {reason}", peer=self._peer(), reason=why, code=code.name)
+        self.log.warn("a stream of {peer} is closed: {reason}", peer=self.peer, reason=why, code=code.name)
         self._code = code
         self.finish()
 
@@ -115,31 +121,39 @@ class FujinProtocol(StreamProtocol):
     def _write(self, request: fujin.Write) -> Reply:
         reply = replies.answers(replies.Reply.WRITTEN, request.ids)
         if self._transaction is not None:
-            self._check_target(request.topic)
+            self._check_target(request.topic, request.batch)
             accepted = self._transaction.write(request.topic, request.batch)
             return reply if accepted is None else (accepted, reply)
         stored = self.promise(reply)
-        self.core.store.append_for(stored, self._target(request.topic), request.batch)
+        segment = self._target(request.topic)
+        self.allow_write(segment, request.batch)
+        self.core.store.append_for(stored, segment, request.batch)
         return stored
 
-    def _check_target(self, topic: str) -> None:
+    def _check_target(self, topic: str, batch: Batch) -> None:
         """Refuse now what could not be committed."""
+        self.allow(WRITE, topic)
         segment = self.core.store.find_claimed(topic)
         if segment is None:
             check_name(topic)
             if not self._settings.auto_create:
                 raise NoSuchSegment(topic)
+            self.allow(CREATE, topic)
         elif segment.claimed_sealed:
             raise SegmentSealed(topic)
+        else:
+            self.allow_write(segment, batch)
 
     def _target(self, topic: str) -> Segment:
         """The segment of a topic, made where it is not there. It can be appended to before it is on disk."""
+        self.allow(WRITE, topic)
         store = self.core.store
         segment = store.find_claimed(topic)
         if segment is None:
             if not self._settings.auto_create:
                 check_name(topic)
                 raise NoSuchSegment(topic)
+            self.allow_create(topic)
             # Where this fails, so does what is appended behind it, and that is told.
             store.create(topic).addErrback(lambda failure: failure.trap(StoreError) and None)
             segment = store.find_claimed(topic)
@@ -181,6 +195,7 @@ class FujinProtocol(StreamProtocol):
 
     def _connect_reader(self, request: fujin.ConnectReader) -> Reply:
         settings = self._settings.reader(request.name)
+        self.allow(READ, settings.topic)
         reader = self._reader = Reader(self, auto_commit=settings.auto_commit, consumer=request.role is Role.CONSUMER)
         segment = self.core.store.find_claimed(settings.topic)
         if segment is not None and segment.committed:
@@ -189,6 +204,8 @@ class FujinProtocol(StreamProtocol):
             check_name(settings.topic)
             raise NoSuchSegment(settings.topic)
         else:
+            if segment is None:
+                self.allow_create(settings.topic)
             found = self._make(settings.topic).addCallback(self._join, request.name, reader)
         return found.addCallback(self._joined, request.name, reader)
 
@@ -221,6 +238,7 @@ class FujinProtocol(StreamProtocol):
 
     def _acknowledge(self, request: fujin.Acknowledge) -> Reply:
         assert self._reader is not None
+        self._reader.allow()
         return self._reader.acknowledge(request)
 
     def resumeProducing(self) -> None:

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
+from streamd.access.permits import READ, NotAllowed
 from streamd.batch import LENGTH_TYPE
 from streamd.groups import Member, Range
 from streamd.store import RecordsTruncated, Run, StoreError
@@ -57,6 +58,11 @@ class Reader:
         self._credit += messages
         self.push()
 
+    def allow(self) -> None:
+        """Raise NotAllowed where the peer may no longer read: the rules can change while it does."""
+        if self.member is not None:
+            self._protocol.allow(READ, self.member.group.segment.name)
+
     def leave(self) -> None:
         """Send nothing more: what is not acknowledged goes back to the group."""
         member, self.member = self.member, None
@@ -83,6 +89,12 @@ class Reader:
                 return
             if self.member.group.segment.deleted:
                 protocol.close_with(Code.NO_SUCH_TOPIC, "the topic was deleted")
+                return
+            try:
+                self.allow()
+            except NotAllowed as error:
+                protocol.note(error)
+                protocol.close_with(Code.NOT_ALLOWED, "the rules no longer allow it")
                 return
             if self._sent_bytes - before >= _TURN_BYTES:
                 self._turn = protocol.core.clock.callLater(0, self._next_turn)
@@ -135,6 +147,8 @@ class Reader:
             member.done(first, first + len(records))
         else:
             member.delivered(first, array(LENGTH_TYPE, map(len, records)))
+        if self.member is not None and (wait := protocol.charge()):
+            self._turn = protocol.core.clock.callLater(wait, self._next_turn)
 
     def _unread(self, failure: Failure, member: Member, taken: Range) -> None:
         self._reading = False

@@ -10,6 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from streamd.access.permits import READ, WRITE, NotAllowed
 from streamd.batch import Buffer
 from streamd.config import fill
 from streamd.interfaces import Core
@@ -72,7 +73,8 @@ class PravegaProtocol(StreamProtocol):
             raise error
         else:
             name = request.name
-        if isinstance(error, NoSuchSegment):
+        if isinstance(error, NoSuchSegment | NotAllowed):
+            # The document has no word for what is forbidden. As far as this peer goes the segment is not there.
             return pravega.named(Type.NO_SUCH_SEGMENT, name)
         if isinstance(error, SegmentSealed):
             return pravega.named(Type.SEGMENT_IS_SEALED, name)
@@ -90,6 +92,7 @@ class PravegaProtocol(StreamProtocol):
         if len(self._writers) >= _WRITERS_MAX and request.writer not in self._writers:
             self.give_up(f"more than {_WRITERS_MAX} writers on one connection")
             return None
+        self.allow(WRITE, request.name.text)
         segment = self.core.store.find(request.name.text)
         if segment.sealed:
             raise SegmentSealed(segment.name)
@@ -102,6 +105,7 @@ class PravegaProtocol(StreamProtocol):
             self.give_up("an append without a setup")
             return None
         segment = self._writers[request.writer][0]
+        self.allow_write(segment, request.batch)
         try:
             stored = self._store(segment, request)
         except LevelOverlap as error:
@@ -131,6 +135,7 @@ class PravegaProtocol(StreamProtocol):
         return pravega.data_appended(block.writer, max(level, block.end))
 
     def _create(self, request: pravega.CreateSegment) -> Reply:
+        self.allow_create(request.name.text)
         return self.core.store.create(request.name.text), pravega.named(Type.SEGMENT_CREATED, request.name)
 
     def _keep_alive(self, request: pravega.KeepAlive) -> Reply:
@@ -139,6 +144,7 @@ class PravegaProtocol(StreamProtocol):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read(self, request: pravega.ReadSegment) -> Reply:
+        self.allow(READ, request.name.text)
         segment = self.core.store.find(request.name.text)
         if request.offset >= segment.offset and not segment.sealed:
             if not request.waits:

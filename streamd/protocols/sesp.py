@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Final
 
 from streamd import __version__
+from streamd.access.permits import ADMIN, READ, WRITE, NotAllowed, TooManyTopics, TopicFull
 from streamd.config import fill
 from streamd.groups import Groups
 from streamd.interfaces import Core
@@ -40,6 +41,9 @@ _ERRORS: Final[dict[type[StoreError], str]] = {
     BadName: "InvalidData",
     StoreReadOnly: "ReadOnly",
     ReadFailed: "IOError",
+    NotAllowed: "NotAllowed",
+    TopicFull: "NotAllowed",
+    TooManyTopics: "NotAllowed",
 }
 
 # Messages read in one go, where they are small.
@@ -77,6 +81,7 @@ class SespProtocol(StreamProtocol):
     def _publish(self, request: sesp.Publish) -> Reply:
         if self._topic is None:
             return error_line("NoTopicSelected") * request.count
+        self.allow_write(self._topic, request.batch)
         stored = self.promise(OK * request.count)
         self.core.store.append_for(stored, self._topic, request.batch)
         return stored
@@ -84,6 +89,7 @@ class SespProtocol(StreamProtocol):
     def _read(self, request: sesp.Read) -> Reply:
         if self._topic is None:
             return error_line("NoTopicSelected") * request.count
+        self.allow(READ, self._topic.name)
         runs = self.core.store.read(
             self._topic, self._offset, bytes_max=self.reply_bytes_max, records_max=min(request.count, _RECORDS_AT_ONCE)
         )
@@ -110,6 +116,7 @@ class SespProtocol(StreamProtocol):
     def _select(self, request: sesp.Select) -> Reply:
         if self._topic is not None:
             return error_line("TopicAlreadySelected")
+        self.allow(READ | WRITE | ADMIN, request.name)
         self._topic = self._find(request.name)
         return OK
 
@@ -118,12 +125,15 @@ class SespProtocol(StreamProtocol):
         return self.core.store.find(name)
 
     def _create(self, request: sesp.Create) -> Reply:
+        self.allow_create(request.name)
         return self.core.store.create(request.name), OK
 
     def _delete(self, request: sesp.Delete) -> Reply:
+        self.allow(ADMIN, request.name)
         return self.core.store.delete(self._find(request.name)), OK
 
     def _seal(self, request: sesp.Seal) -> Reply:
+        self.allow(ADMIN, request.name)
         return self.core.store.seal(self._find(request.name)), OK
 
     def _truncate(self, request: sesp.Truncate) -> Reply:
@@ -131,26 +141,40 @@ class SespProtocol(StreamProtocol):
             return error_line("NoTopicSelected")
         if request.offset < 0:
             return error_line("ReadOffsetCanNotBeNegative")
+        self.allow(ADMIN, self._topic.name)
         return self.core.store.truncate(self._topic, request.offset), OK
 
     # -- what an administrator asks ------------------------------------------------------------------------------------
 
     def _list(self, request: sesp.List) -> Reply:
-        """A JSON array on one line, in pieces."""
+        """A JSON array on one line, in pieces: the topics that the peer is an administrator of."""
+        if request.names is None:
+            self._allow_somewhere(request)
         names = self.core.store.names() if request.names is None else request.names
         told = request.told + _NAMES_AT_ONCE
-        text = json.dumps(names[request.told : told], ensure_ascii=False)[1:-1]
+        permits = self.permits
+        shown = [name for name in names[request.told : told] if permits.is_open or permits.rights(name) & ADMIN]
+        text = json.dumps(shown, ensure_ascii=False)[1:-1]
         more = told < len(names)
+        begun = request.begun or bool(shown)
         if more:
-            self.again(sesp.List(names, told))
-        return f"{', ' if request.told else '+['}{text}{'' if more else _ARRAY_END}".encode()
+            self.again(sesp.List(names, told, begun))
+        before = "+[" if not request.told else ", " if request.begun and shown else ""
+        return f"{before}{text}{'' if more else _ARRAY_END}".encode()
+
+    def _allow_somewhere(self, request: sesp.List | sesp.Status) -> None:
+        """What is about no topic in particular is for who is the administrator of any."""
+        if not self.permits.anywhere(ADMIN):
+            raise NotAllowed(type(request).__name__)
 
     def _describe(self, request: sesp.Describe) -> Reply:
+        self.allow(ADMIN, request.name)
         retention = self.core.store.retention
         segment, groups = self._find(request.name), Groups.of(self.core)
         return _json_line(describe(segment, retention.rule(request.name) if retention else None, groups))
 
     def _status(self, request: sesp.Status) -> Reply:
+        self._allow_somewhere(request)
         store, load = self.core.store, self.core.load
         return _json_line(
             {
@@ -165,6 +189,8 @@ class SespProtocol(StreamProtocol):
                     "read_only": store.read_only,
                 },
                 "sync": store.sync,
+                "refusals": load.refusals,
+                "slowed": load.slowed,
             }
         )
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from streamd.access.permits import READ, WRITE, NotAllowed
 from streamd.config import fill
 from streamd.groups import Group, Groups, Members, Range
 from streamd.interfaces import ConfigError, Core
@@ -106,7 +107,8 @@ class SmqProtocol(StreamProtocol):
     def refused(self, request: smq.Request, error: StoreError) -> bytes:
         if isinstance(request, smq.Pull):
             # There is no word for it. The message stays, and what the peer is told is that there is none now.
-            self.log.error("a message of {queue} can't be read: {error}", queue=self._queue.name, error=str(error))
+            if not isinstance(error, NotAllowed):
+                self.log.error("a message of {queue} can't be read: {error}", queue=self._queue.name, error=str(error))
             return smq.EMPTY * request.messages
         return smq.REFUSED * request.messages
 
@@ -118,7 +120,10 @@ class SmqProtocol(StreamProtocol):
         try:
             segment = self._queue.segment()
         except NoSuchSegment:
+            # It is the operator who named the queue: who may push may be the first to do so.
+            self.allow(WRITE, self._queue.name)
             return self._queue.make().addCallback(self._append, request), reply
+        self.allow_write(segment, request.batch)
         return self._append(segment, request), reply
 
     def _append(self, segment: Segment, request: smq.Push) -> Deferred[Any]:
@@ -128,6 +133,7 @@ class SmqProtocol(StreamProtocol):
         return smq.REFUSED * request.messages
 
     def _pull(self, request: smq.Pull) -> Reply:
+        self.allow(READ, self._queue.name)
         group = self._queue.group()
         taken = group.take(min(request.messages, _MESSAGES_AT_ONCE)) if group is not None else None
         if group is None or taken is None:

@@ -40,6 +40,8 @@ class ServerCertificate:
     key: Any = field(repr=False)
     certificate: x509.Certificate
     chain: tuple[x509.Certificate, ...] = ()
+    files: tuple[str, str | None] | None = None
+    """Where it was read from."""
 
     @classmethod
     def read(cls, key_path: str, certificate_path: str | None = None) -> ServerCertificate:
@@ -57,7 +59,7 @@ class ServerCertificate:
             raise CertificateError(f"{path}: {str(error).splitlines()[0]}")
         if found[0].public_key() != key.public_key():
             raise CertificateError(f"{path}: the certificate is not for the key in {key_path}")
-        return cls(key, found[0], tuple(found[1:]))
+        return cls(key, found[0], tuple(found[1:]), (key_path, certificate_path))
 
 
 def self_signed(directory: str, *, now: datetime | None = None) -> tuple[ServerCertificate, str]:

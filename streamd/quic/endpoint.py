@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, execute
@@ -10,13 +12,14 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
 from zope.interface import implementer
 
+from streamd.interfaces import IReloadable
 from streamd.quic.certificate import ServerCertificate
 from streamd.quic.datagrams import DATAGRAM_BYTES_MAX
 from streamd.quic.listener import Listener, QuicPort
 from streamd.quic.settings import QuicSettings
 
 
-@implementer(IStreamServerEndpoint)
+@implementer(IStreamServerEndpoint, IReloadable)
 class QuicServerEndpoint:
     """Listens for QUIC on a UDP port. Each stream that a client opens is a connection of the factory's.
 
@@ -38,6 +41,7 @@ class QuicServerEndpoint:
         self._interface = interface
         self._certificate = certificate
         self._settings = settings
+        self._listeners: list[Listener] = []
 
     @property
     def has_certificate(self) -> bool:
@@ -65,7 +69,20 @@ class QuicServerEndpoint:
         listener = Listener(self._reactor, self._settings, factory, self._certificate)
         self._reactor.listenUDP(self._port, listener, interface=self._interface, maxPacketSize=DATAGRAM_BYTES_MAX)
         factory.doStart()
+        self._listeners.append(listener)
         return QuicPort(listener)
+
+    def reread(self) -> Callable[[], None]:
+        """Read key and certificate again, where they are files; what is returned shows them to new connections."""
+        files = None if self._certificate is None else self._certificate.files
+        return partial(self._use, self._certificate if files is None else ServerCertificate.read(*files))
+
+    def _use(self, certificate: ServerCertificate | None) -> None:
+        self._certificate = certificate
+        if certificate is None:
+            return
+        for listener in self._listeners:
+            listener.use(certificate)
 
 
 # What the string calls a setting, where that is not the setting's own name in camelCase without its unit.

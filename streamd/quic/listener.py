@@ -56,6 +56,12 @@ class Listener(Datagrams):
             connection_id_length=_ID_BYTES,
         )
 
+    def use(self, certificate: ServerCertificate) -> None:
+        """Show another certificate from now on; connections that are there keep theirs."""
+        self._configuration.certificate = certificate.certificate
+        self._configuration.certificate_chain = list(certificate.chain)
+        self._configuration.private_key = certificate.key
+
     # -- whose is it ---------------------------------------------------------------------------------------------------
 
     def datagramReceived(self, data: bytes, addr: tuple[str, int]) -> None:

@@ -44,7 +44,6 @@ class Retention:
         now: Callable[[], float],
     ) -> None:
         self._store = store
-        self._rules = tuple(rules)
         self._interval_seconds = interval_seconds
         self._hidden_seconds_max = hidden_seconds_max
         self._clock = clock
@@ -55,11 +54,22 @@ class Retention:
         self._running: Deferred[Any] | None = None
         self._asked: dict[int, float] = {}
         """When to look for old records in a segment again."""
-        self._idle_seconds_max = max((rule.idle_seconds_max for rule in self._rules), default=0.0)
         self._read: dict[int, float] = {}
         """When a segment was read, where that may keep it."""
         self._since = 0.0
         """What was read before that is not known."""
+        self._use(rules)
+
+    def replace(self, rules: Sequence[RetentionRule]) -> None:
+        """Go by other rules from now on. The same ones change nothing."""
+        if tuple(rules) != self._rules:
+            self._use(rules)
+            self._asked.clear()
+            self._since = self._now()
+
+    def _use(self, rules: Sequence[RetentionRule]) -> None:
+        self._rules = tuple(rules)
+        self._idle_seconds_max = max((rule.idle_seconds_max for rule in self._rules), default=0.0)
 
     def start(self) -> None:
         """Begin, after one interval."""

@@ -110,15 +110,19 @@ class Describe(Named):
 
 
 class List(Command):
-    """``?`` alone; of an answer in progress `names` are all and `told` how many of them are told."""
+    """``?`` alone; of an answer in progress `names` are all and `told` how many of them are done with.
 
-    __slots__ = ("names", "told")
+    Some may not be for this peer: whether any has been told is `begun`.
+    """
+
+    __slots__ = ("begun", "names", "told")
     reads = True
 
-    def __init__(self, names: Sequence[str] | None = None, told: int = 0) -> None:
+    def __init__(self, names: Sequence[str] | None = None, told: int = 0, begun: bool = False) -> None:
         super().__init__(64)
         self.names = names
         self.told = told
+        self.begun = begun
 
 
 class Status(Command):

@@ -176,7 +176,7 @@ class CrowdTests(BaseCase):
         peers = [rig.connect() for _ in range(3)]
         for _ in range(2):
             self.assertIsNone(rig.factory.buildProtocol(None))
-        self.assertEqual((rig.load.connections, rig.load.refused), (3, 2))
+        self.assertEqual((rig.load.connections, rig.load.refusals["connections"]), (3, 2))
         for peer in peers:
             self.assertEqual(peer.ask(b"&x\n"), b"-InvalidData\n")
         peers[1].drop()

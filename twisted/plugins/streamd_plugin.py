@@ -1,4 +1,4 @@
-"""What twistd finds: the service maker, the ``quic:`` endpoint, and one line for each protocol.
+"""What twistd finds: the service maker, the ``quic:`` and ``tlsfile:`` endpoints, and one line for each protocol.
 
 It is loaded often, so it imports little.
 """
@@ -7,8 +7,10 @@ from twisted.application.service import ServiceMaker
 
 from streamd.plugin import StreamProtocol
 from streamd.quic.plugin import QuicServerParser
+from streamd.tls.plugin import TlsServerParser
 
 quic = QuicServerParser()
+tls = TlsServerParser()
 streamd = ServiceMaker("streamd", "streamd.tap", "streaming protocols over one durable log", "streamd")
 
 sesp = StreamProtocol("sesp", "streamd.protocols.sesp", "tcp:4840:interface=127.0.0.1", "SESP, lines for telnet")

@@ -9,14 +9,16 @@ from streamd.interfaces import Core
 from streamd.protocols.sesp import SespFactory
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange
 
-_VOLATILE = re.compile(rb'"(created|version|uptime|connections|commits|buffered_bytes)": ("[^"]*"|[0-9.]+)')
+_VOLATILE = re.compile(
+    rb'"(created|version|uptime|connections|commits|buffered_bytes|refusals)": ("[^"]*"|[0-9.]+|{[^}]*})'
+)
 _DESCRIBED = (
     b'+{"messages": 2, "first_offset": 1, "next_offset": 3, "bytes": 23, "sealed": false, "created": ?, '
     b'"writers": 0, "groups": {}, "retention": null}\n'
 )
 _STATUS = (
     b'+{"version": ?, "uptime": ?, "connections": ?, "store": {"topics": 1, "commits": ?, "pending_bytes": 0, '
-    b'"buffered_bytes": ?, "read_only": false}, "sync": "always"}\n'
+    b'"buffered_bytes": ?, "read_only": false}, "sync": "always", "refusals": ?, "slowed": 0}\n'
 )
 
 

@@ -1,0 +1,43 @@
+"""Token buckets: who takes more than there is waits until there is again. Nothing is lost, and nothing is refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What may be taken in one go after a pause: what comes in so many seconds.
+_BURST_SECONDS: Final = 1.0
+
+
+class Bucket:
+    """So many tokens come each second. Taking is always possible, and may leave a debt; a debt has to be waited for.
+
+    So a request larger than all the bucket holds is done as well, and paid for afterwards.
+    """
+
+    __slots__ = ("_full", "_left", "_rate", "_then")
+
+    def __init__(self, per_second: float, now: float) -> None:
+        self._rate = per_second
+        self._full = self._left = per_second * _BURST_SECONDS
+        self._then = now
+
+    def take(self, tokens: float, now: float) -> float:
+        """Take tokens: how many seconds the next one has to wait."""
+        left = min(self._full, self._left + (now - self._then) * self._rate) - tokens
+        self._left, self._then = left, now
+        return -left / self._rate if left < 0 else 0.0
+
+
+class Pace:
+    """The two buckets of a rule, or of a connection: messages and bytes. A rate of 0 is no limit."""
+
+    __slots__ = ("_bytes", "_messages")
+
+    def __init__(self, messages_per_second: float, bytes_per_second: float, now: float) -> None:
+        self._messages = Bucket(messages_per_second, now) if messages_per_second else None
+        self._bytes = Bucket(bytes_per_second, now) if bytes_per_second else None
+
+    def take(self, messages: int, size: int, now: float) -> float:
+        """Take what was done: how many seconds the next request has to wait."""
+        wait = 0.0 if self._messages is None else self._messages.take(messages, now)
+        return wait if self._bytes is None else max(wait, self._bytes.take(size, now))

@@ -1,0 +1,64 @@
+"""What a transport tells of the other end: its certificate, its unix user, its address."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import IPv4Address, IPv6Address
+from struct import Struct
+from typing import Any, Final
+
+from cryptography import x509
+from twisted.protocols.policies import ProtocolWrapper
+
+from streamd.access.who import Peer, plain_address
+
+# struct ucred of Linux: pid, uid, gid.
+_CREDENTIALS: Final = Struct("iII")
+assert _CREDENTIALS.size == 12
+
+# Kinds of names in a certificate that stand for a person or a program.
+_NAMES: Final = (x509.DNSName, x509.RFC822Name, x509.UniformResourceIdentifier)
+
+
+def peer_of(transport: Any) -> Peer:
+    """Who is at the other end. To be asked when the first bytes have come: before that TLS knows nobody."""
+    return Peer(_certificate_names(transport), _socket_user(transport), _address(transport))
+
+
+def _certificate_names(transport: Any) -> frozenset[str]:
+    # Nothing here asks who signed it: an endpoint that wants no certificates gets none, and one that wants them has
+    # refused the connection of who could not show one that its authority vouches for.
+    shown = getattr(transport, "getPeerCertificate", None)
+    found = shown() if shown is not None else None
+    return frozenset() if found is None else certificate_names(found.to_cryptography())
+
+
+def certificate_names(certificate: x509.Certificate) -> frozenset[str]:
+    """All names by which a rule can mean the holder of a certificate."""
+    names = {str(each.value) for each in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
+    try:
+        others = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return frozenset(names)
+    for kind in _NAMES:
+        names.update(others.get_values_for_type(kind))
+    return frozenset(names)
+
+
+def _socket_user(transport: Any) -> int | None:
+    while isinstance(transport, ProtocolWrapper):
+        transport = transport.transport
+    connection = getattr(transport, "socket", None)
+    if not isinstance(connection, socket.socket) or connection.family is not socket.AF_UNIX:
+        return None
+    given = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user: int = _CREDENTIALS.unpack(given)[1]
+    return user
+
+
+def _address(transport: Any) -> IPv4Address | IPv6Address | None:
+    host = getattr(transport.getPeer(), "host", None)
+    try:
+        return None if host is None else plain_address(host)
+    except ValueError:
+        return None

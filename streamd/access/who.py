@@ -1,0 +1,88 @@
+"""Who a peer is, and whom a rule means.
+
+A peer has up to three names: those in the certificate that it showed and that our authority vouches for, the unix user
+at the other end of a unix socket, and its network address.
+"""
+
+from __future__ import annotations
+
+import pwd
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from streamd.interfaces import ConfigError
+from streamd.settings import AccessRule
+
+ANYONE: Final = "anyone"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What is known of the other end of a connection."""
+
+    names: frozenset[str] = frozenset()
+    """Of its certificate: common names, and the DNS names, mail addresses and URIs beside them."""
+    user: int | None = None
+    """The unix user, by number."""
+    address: IPv4Address | IPv6Address | None = None
+
+
+@dataclass(frozen=True)
+class Who:
+    """Whom a rule means: one of these is set, or none for anyone."""
+
+    name: str | None = None
+    user: int | None = None
+    network: IPv4Network | IPv6Network | None = None
+
+    def fits(self, peer: Peer) -> bool:
+        """Whether that peer is meant."""
+        if self.name is not None:
+            return self.name in peer.names
+        if self.user is not None:
+            return self.user == peer.user
+        return self.network is None or (peer.address is not None and peer.address in self.network)
+
+
+def parse_who(text: str) -> Who:
+    """Whom the value of ``who`` means; ConfigError says why nobody can be meant by it."""
+    kind, colon, value = text.partition(":")
+    if text == ANYONE:
+        return Who()
+    if not colon or not value:
+        raise ConfigError(f'who: expected "cert:NAME", "user:NAME", "net:ADDRESS/BITS" or "{ANYONE}", got "{text}"')
+    if kind == "cert":
+        return Who(name=value)
+    if kind == "user":
+        return Who(user=_user(value))
+    if kind == "net":
+        try:
+            return Who(network=ip_network(value))
+        except ValueError as error:
+            raise ConfigError(f"who: {error}")
+    raise ConfigError(f'who: there is no "{kind}:", only cert:, user:, net: and {ANYONE}')
+
+
+def check_rule(rule: AccessRule) -> None:
+    """ConfigError where a rule leaves open whom it means or what it allows: neither has a safe default."""
+    parse_who(rule.who)
+    if not rule.allow:
+        raise ConfigError("allow: is missing")
+
+
+def plain_address(host: str) -> IPv4Address | IPv6Address:
+    """An address, without its zone, and as IPv4 where a socket for both kinds wraps it in IPv6."""
+    address = ip_address(host.partition("%")[0])
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _user(name: str) -> int:
+    if name.isascii() and name.isdigit():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, UnicodeEncodeError):
+        raise ConfigError(f"who: there is no user {name}")

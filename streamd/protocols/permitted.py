@@ -1,0 +1,89 @@
+"""What a connection may do, and how fast: the part of every stream protocol that asks the rules."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+from twisted.logger import Logger
+
+from streamd.access.pace import Pace
+from streamd.access.peer import peer_of
+from streamd.access.permits import CREATE, STALE, WRITE, NotAllowed, Permits, TooManyTopics, TopicFull
+from streamd.batch import Batch
+from streamd.interfaces import Core
+from streamd.store import Segment, StoreError
+
+
+class Permitted:
+    """One peer, and the rules that fit it.
+
+    A protocol asks before it does anything with a topic, each time: the answer is remembered, and changes with the
+    rules. What is refused is a StoreError like others, so that the protocol answers it in its own words.
+    """
+
+    log: ClassVar[Logger] = Logger()
+    # Each of our transports is a producer and a consumer too, which ITransport does not say.
+    transport: Any
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._permits = STALE
+        self._paces: tuple[Pace, ...] = ()
+
+    @property
+    def peer(self) -> str:
+        """The other end, for the log."""
+        return str(self.transport.getPeer())
+
+    @property
+    def permits(self) -> Permits:
+        """What the peer may do, for questions about more than one topic."""
+        return self._permits if not self._permits.is_stale else self.identify()
+
+    def allow(self, right: int, name: str) -> None:
+        """Raise NotAllowed unless the peer has this right, or one of these rights, on the topic of that name."""
+        permits = self.permits
+        if not permits.is_open and not permits.rights(name) & right:
+            raise NotAllowed(name)
+
+    def allow_write(self, segment: Segment, batch: Batch) -> None:
+        """Raise NotAllowed unless the peer may append this."""
+        permits = self.permits
+        if permits.is_open:
+            return
+        if not permits.rights(segment.name) & WRITE:
+            raise NotAllowed(segment.name)
+        bytes_max = permits.topic_bytes_max(segment.name)
+        if bytes_max and segment.next_offset - segment.first_offset + len(batch.payload) > bytes_max:
+            raise TopicFull(segment.name)
+
+    def allow_create(self, name: str) -> None:
+        """Raise NotAllowed unless the peer may make a topic of that name, and one more."""
+        self.allow(CREATE, name)
+        if not self.permits.may_make(name, self.core.store.names, self.core.clock.seconds()):
+            raise TooManyTopics(name)
+
+    def note(self, error: StoreError) -> None:
+        """Count what the rules refuse. It is logged only where somebody looks for it: a peer can do this all day."""
+        if isinstance(error, NotAllowed):
+            self.core.load.refuse(error.reason)
+            self.log.debug("{peer} may not: {topic}, {reason}", peer=self.peer, topic=str(error), reason=error.reason)
+
+    def identify(self) -> Permits:
+        """Look up what the peer may do, and how fast. Before the first bytes of TLS nobody knows who it is."""
+        self._permits = self.core.access.permits(partial(peer_of, self.transport))
+        limits = self.core.limits
+        self._paces = self._permits.paces
+        rates = (limits.connection_messages_per_second_max, limits.connection_bytes_per_second_max)
+        if any(rates):
+            self._paces += (Pace(*rates, self.core.clock.seconds()),)
+        return self._permits
+
+    def pay(self, messages: int, size: int) -> float:
+        """Charge all rates that count for this connection: how many seconds it has to wait."""
+        now = self.core.clock.seconds()
+        wait = max([pace.take(messages, size, now) for pace in self._paces], default=0.0)
+        if wait:
+            self.core.load.slowed += 1
+        return wait

@@ -1,0 +1,141 @@
+"""SIGHUP: the file and the certificates are read again, and what can change without a restart changes.
+
+All or nothing: a file with one wrong value, or a certificate that can't be used, changes nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from twisted.logger import Logger
+
+from streamd.config import Config
+from streamd.interfaces import ConfigError, Core, IReloadable
+
+# Of these every key can change; of all others none can.
+_CHANGING = ("access", "insecure", "limits", "log.level", "retention")
+
+
+class Reloader:
+    """Puts in force what an operator has changed, and says in the log what that is."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        config: Config,
+        read: Callable[[], Config],
+        core: Core,
+        set_level: Callable[[str], None],
+    ) -> None:
+        self.config = config
+        """What is in force."""
+        self._read = read
+        self._core = core
+        self._set_level = set_level
+        self._endpoints: list[tuple[str, Any]] = []
+        self.exposed: list[str] = []
+        """Listeners that only the rules of access keep strangers from."""
+
+    def watch(self, name: str, endpoint: Any) -> None:
+        """Reread the certificates of this endpoint too, where it has any."""
+        self._endpoints.append((name, endpoint))
+
+    def reload(self) -> None:
+        """Read everything again."""
+        try:
+            wanted = self._read()
+            self._check(wanted)
+            apply = [(name, endpoint.reread()) for name, endpoint in self._endpoints if _is_reloadable(endpoint)]
+        except (ConfigError, ValueError) as error:
+            # ValueError: a certificate.
+            self._log.error("nothing is changed, since something is wrong: {reason}", reason=str(error))
+            return
+        self._apply(wanted)
+        for name, put_in_force in apply:
+            put_in_force()
+            self._log.info("{service} shows the certificate that is in its files now", service=name)
+        for name, endpoint in self._endpoints:
+            if not _is_reloadable(endpoint) and _is_ssl(endpoint):
+                self._log.warn("{service} keeps its certificate: ssl: can't change it, tlsfile: can", service=name)
+        self._log.info("the configuration was read again")
+
+    def _check(self, wanted: Config) -> None:
+        if self.exposed and not wanted.access and not wanted.insecure:
+            raise ConfigError(
+                f"access: without a rule {self.exposed[0]} would be open to everybody; keep a rule, or set insecure"
+            )
+
+    def _apply(self, wanted: Config) -> None:
+        before, now = _flat(self.config), _flat(wanted)
+        changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+        for key in changed:
+            if _can_change(key):
+                self._tell(key, before.get(key), now.get(key))
+            else:
+                self._log.warn("{key} has changed in the file, and needs a restart", key=key)
+        core = self._core
+        core.limits = core.load.limits = wanted.limits
+        self._set_level(wanted.log.level)
+        if core.store.retention is not None:
+            core.store.retention.replace(wanted.retention)
+        if any(key == "access" or key.startswith("limits.") for key in changed):
+            core.access.replace(wanted.access, core.clock.seconds())
+        self.config = replace(
+            self.config,
+            limits=wanted.limits,
+            log=replace(self.config.log, level=wanted.log.level),
+            retention=wanted.retention,
+            access=wanted.access,
+            insecure=wanted.insecure,
+        )
+
+    def _tell(self, key: str, before: Any, now: Any) -> None:
+        if isinstance(now, tuple):
+            self._log.info("{key} is changed: {count} rules, was {before}", key=key, count=len(now), before=len(before))
+        else:
+            self._log.info("{key} is {value} now, was {before}", key=key, value=now, before=before)
+
+
+def _can_change(key: str) -> bool:
+    return key in _CHANGING or key.partition(".")[0] in _CHANGING
+
+
+def _is_reloadable(endpoint: Any) -> bool:
+    return bool(IReloadable.providedBy(endpoint))
+
+
+def _is_ssl(endpoint: Any) -> bool:
+    return type(endpoint).__name__ == "SSL4ServerEndpoint"
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    """Every value by the key that the file has for it; rules as a whole."""
+    flat: dict[str, Any] = {
+        "data_dir": config.data_dir,
+        "insecure": config.insecure,
+        "retention": config.retention,
+        "access": config.access,
+    }
+    for name in ("log", "store", "limits"):
+        flat.update(_fields(name, getattr(config, name)))
+    by_name: dict[str, list[Any]] = {}
+    for service in config.services:
+        by_name.setdefault(service.protocol.name, []).append(service)
+    for name, services in by_name.items():
+        flat.update(_service(name, services))
+    return flat
+
+
+def _service(name: str, services: Sequence[Any]) -> Iterable[tuple[str, Any]]:
+    yield f"{name}.endpoint", [each.endpoint for each in services]
+    for number, each in enumerate(services, 1):
+        yield from _fields(name if len(services) == 1 else f"{name}[{number}]", each.settings)
+
+
+def _fields(name: str, settings: Any) -> Iterable[tuple[str, Any]]:
+    if settings is not None:
+        for each in fields(settings):
+            yield f"{name}.{each.name}", getattr(settings, each.name)

@@ -1,0 +1,8 @@
+"""TLS as a Twisted server endpoint that can ask for client certificates and read its files again.
+
+| module | what it is |
+|---|---|
+| `certificates` | the files, and the contexts that OpenSSL makes connections from |
+| `endpoint` | the endpoint, as a class and as a string |
+| `plugin` | what Twisted finds for ``tlsfile:`` |
+"""
