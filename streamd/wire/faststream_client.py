@@ -55,9 +55,10 @@ def request_bytes(request: Request) -> bytes:
 
 def _enqueue(stream: int, batch: Batch) -> bytes:
     records = batch.records()
-    if len(set(batch.lengths)) == 1:
+    size = batch.common_size
+    if size is not None:
         # The header is the same for all: let `join` put it before each.
-        return _SINGLE.pack(Packet.ENQUEUE_SINGLE, stream, batch.lengths[0]).join([b"", *records])
+        return _SINGLE.pack(Packet.ENQUEUE_SINGLE, stream, size).join([b"", *records])
     return b"".join(_interleaved(stream, records))
 
 
@@ -118,6 +119,6 @@ def _reply(data: bytes | bytearray, at: int, stop: int) -> Reply:
     if packet == Packet.PONG:
         return Pong()
     if packet == Packet.CONTENTS:
-        return StreamContents(bytes(data[at + _ONE.size : stop]))
+        return StreamContents(bytes(memoryview(data)[at + _ONE.size : stop]))
     _, stream, is_valid = _STATE.unpack_from(data, at)
     return StreamState(stream, bool(is_valid))

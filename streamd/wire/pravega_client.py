@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from streamd.wire import WireError
-from streamd.wire.frames import FrameCodec, alike
+from streamd.wire.frames import FrameCodec, alike, cut
 from streamd.wire.pravega import (
     BLOCK_BYTES_MAX,
     HEADER,
@@ -124,12 +125,12 @@ def request_bytes(request: Request) -> bytes:
 
 def _append_block(block: AppendBlock) -> bytes:
     """An exact block: its end tells what its beginning promised."""
-    parts = event_parts(block.batch)
-    size = sum(map(len, parts))
+    size = block.end - block.offset
     if size > BLOCK_BYTES_MAX:
         raise ValueError(f"a block of {size} bytes is over the limit of {BLOCK_BYTES_MAX}")
     begin = message(Type.BEGIN_BLOCK, _BLOCK.pack(block.writer, block.offset, size))
-    return b"".join([begin, *parts, message(Type.END_BLOCK, _BLOCK.pack(block.writer, block.end, size))])
+    end = message(Type.END_BLOCK, _BLOCK.pack(block.writer, block.end, size))
+    return b"".join([begin, *event_parts(block.batch), end])
 
 
 class PravegaReplies(FrameCodec[Reply]):
@@ -148,7 +149,7 @@ class PravegaReplies(FrameCodec[Reply]):
             if stop > end:
                 self._wanted = stop - at
                 return at
-            found.append(_reply(kind, bytes(data[at + HEADER.size : stop])))
+            found.append(_reply(kind, bytes(memoryview(data)[at + HEADER.size : stop])))
             at = stop
         self._wanted = HEADER.size
         return at
@@ -212,7 +213,7 @@ def whole_events(data: bytes, event_bytes_max: int) -> tuple[list[bytes], int]:
         same = alike(data, at, frame, HEADER.size)
         if same > 1:
             frames = memoryview(data)[at : at + frame * same]
-            found += [event for (event,) in Struct(f"{HEADER.size}x{length}s").iter_unpack(frames)]
+            found += chain.from_iterable(cut(frames, HEADER.size, length))
         else:
             found.append(data[at + HEADER.size : at + frame])
         at += frame * same
