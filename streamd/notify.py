@@ -17,7 +17,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
@@ -71,13 +72,14 @@ class Notifier:
         if self._address is not None and not self._loop.running:
             self._loop.start(self.interval_seconds)
 
-    def reloading(self) -> None:
-        """The settings are read again; `reloaded` is the end of it."""
+    @contextmanager
+    def reloading(self) -> Iterator[None]:
+        """While the settings are read again. Whether they are taken or refused, the daemon serves afterwards."""
         self._tell(RELOADING="1", MONOTONIC_USEC=str(time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000))
-
-    def reloaded(self) -> None:
-        """The settings were read again, or refused: the daemon serves as before."""
-        self._tell(READY="1")
+        try:
+            yield
+        finally:
+            self._tell(READY="1")
 
     def stopping(self) -> None:
         """The daemon drains. It goes on to send signs of life until `close`."""

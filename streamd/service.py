@@ -48,7 +48,7 @@ class StreamdService(Service):
 
     _log = Logger()
 
-    def __init__(self, config: Config, reactor: Any, log: Log, notifier: Notifier | None = None) -> None:
+    def __init__(self, config: Config, reactor: Any, log: Log, *, notifier: Notifier | None = None) -> None:
         self._config = config
         self._reactor = reactor
         self._log_settings = log

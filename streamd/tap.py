@@ -98,7 +98,7 @@ def makeService(options: BaseOptions) -> IService:
     except ConfigError as error:
         _refuse(str(error))
     log = open_log(loaded.log, options.parent or {}, reactor)
-    return StreamdService(loaded, reactor, log, Notifier.from_environment(os.environ, reactor))
+    return StreamdService(loaded, reactor, log, notifier=Notifier.from_environment(os.environ, reactor))
 
 
 def _choice(option: str, settings: type, table: str, key: str) -> Callable[[BaseOptions, str], None]:

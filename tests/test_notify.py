@@ -133,9 +133,9 @@ class NotifierTests(ManagerCase):
         notifier.ready(lambda: "serving")
         manager.pending()
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        notifier.reloading()
-        notifier.reloaded()
-        begun, ended = manager.pending()
+        with notifier.reloading():
+            (begun,) = manager.pending()
+        (ended,) = manager.pending()
         self.assertEqual(set(begun), {"RELOADING", "MONOTONIC_USEC"})
         self.assertLessEqual(before, int(begun["MONOTONIC_USEC"]))
         self.assertLessEqual(int(begun["MONOTONIC_USEC"]), time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
@@ -175,8 +175,8 @@ class NotifierTests(ManagerCase):
         notifier.ready(lambda: "serving")
         for number in range(MANY):
             notifier.status(str(number))
-        notifier.reloading()
-        notifier.reloaded()
+        with notifier.reloading():
+            pass
         notifier.stopping()
         manager.pending()
         self.clock.advance(notifier.interval_seconds)

@@ -91,7 +91,8 @@ class InstallTests(SynchronousTestCase):
         """The installed daemon is ready with the installed settings and stops in order."""
         options = ["--config", str(self.config), "--data-dir", str(self.root / "data")]
         for protocol in found_protocols():
-            options += [f"--{protocol.name}", "tcp:0:interface=127.0.0.1"]
+            kind = protocol.default.partition(":")[0]
+            options += [f"--{protocol.name}", f"{kind}:0:interface=127.0.0.1"]
         # The list of plugins was made by the install: who runs the service may not write it.
         self.assertTrue(list(release.glob("lib/python*/site-packages/twisted/plugins/dropin.cache")))
         with subprocess.Popen(
