@@ -3,11 +3,14 @@
 ``python -m tests.confined UNIT COMMAND …``. Applied are ``SystemCallFilter=`` with its groups, as systemd-analyze names
 their members, ``RestrictAddressFamilies=``, ``MemoryDenyWriteExecute=``, ``NoNewPrivileges=`` and an empty
 ``CapabilityBoundingSet=``. What takes a file system or a user of its own is for PID 1 alone.
+
+``python -m tests.confined --failing CALL COMMAND …`` lets that one system call fail as it does on a broken disk.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 import socket
@@ -19,7 +22,7 @@ from typing import Any
 
 _PR_CAPBSET_READ, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_MDWE = 23, 24, 38, 65
 _ALLOW = 0x7FFF0000
-_REFUSE = 0x00050000 | 1  # EPERM
+_REFUSE = 0x00050000  # and the error it gets
 _EQUAL = 4
 
 
@@ -86,27 +89,58 @@ def confine(unit: Path) -> None:
     _filter(system_calls(wanted["SystemCallFilter"]), wanted["RestrictAddressFamilies"][0].split())
 
 
+def fail(call: str) -> None:
+    """Let one system call fail with an input/output error."""
+    seccomp = _Filter(_ALLOW)
+    seccomp.add(_REFUSE | errno.EIO, call)
+    seccomp.load()
+
+
 def _filter(calls: set[str], families: list[str]) -> None:
     """Refuse all system calls but these, and all sockets but those of these families."""
-    seccomp: Any = ctypes.CDLL("libseccomp.so.2")
-    seccomp.seccomp_init.restype = ctypes.c_void_p
-    context = ctypes.c_void_p(seccomp.seccomp_init(c_uint32(_REFUSE)))
+    seccomp = _Filter(_REFUSE | errno.EPERM)
     for name in sorted(calls - {"socket"}):
-        number = seccomp.seccomp_syscall_resolve_name(name.encode())
-        if number >= 0:  # others are of other machines
-            _check(seccomp.seccomp_rule_add_array(context, c_uint32(_ALLOW), number, 0, None))
-    number = seccomp.seccomp_syscall_resolve_name(b"socket")
+        seccomp.add(_ALLOW, name)
     for family in families:
-        one = (_Comparison * 1)(_Comparison(0, _EQUAL, getattr(socket, family), 0))
-        _check(seccomp.seccomp_rule_add_array(context, c_uint32(_ALLOW), number, 1, one))
-    _check(seccomp.seccomp_load(context))
+        seccomp.add(_ALLOW, "socket", _Comparison(0, _EQUAL, getattr(socket, family), 0))
+    seccomp.load()
 
 
-def _check(result: int) -> None:
-    if result:
-        raise OSError(-result, f"libseccomp: {os.strerror(-result)}")
+class _Filter:
+    """A filter of libseccomp: what happens to system calls, and to those that have a rule of their own."""
+
+    def __init__(self, default: int) -> None:
+        self._library: Any = ctypes.CDLL("libseccomp.so.2")
+        self._library.seccomp_init.restype = ctypes.c_void_p
+        self._context = ctypes.c_void_p(self._library.seccomp_init(c_uint32(default)))
+
+    def add(self, action: int, name: str, *comparisons: _Comparison) -> None:
+        """A rule for one call, where its arguments compare. Calls that this machine does not have need none."""
+        number = self._library.seccomp_syscall_resolve_name(name.encode())
+        if number >= 0:
+            array = (_Comparison * len(comparisons))(*comparisons)
+            self._check(
+                self._library.seccomp_rule_add_array(self._context, c_uint32(action), number, len(array), array)
+            )
+
+    def load(self) -> None:
+        """From here on it holds, for this process and all that it starts."""
+        self._check(self._library.seccomp_load(self._context))
+
+    def _check(self, result: int) -> None:
+        if result:
+            raise OSError(-result, f"libseccomp: {os.strerror(-result)}")
+
+
+def main(arguments: list[str]) -> None:
+    """Restrict this process, and become the command."""
+    if arguments[0] == "--failing":
+        fail(arguments[1])
+        del arguments[0]
+    else:
+        confine(Path(arguments[0]))
+    os.execvp(arguments[1], arguments[1:])
 
 
 if __name__ == "__main__":
-    confine(Path(sys.argv[1]))
-    os.execvp(sys.argv[2], sys.argv[2:])
+    main(sys.argv[1:])

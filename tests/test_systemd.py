@@ -18,7 +18,7 @@ from streamd.process import EXIT_IO
 from streamd.wire.smq import EMPTY
 from tests.confined import settings, system_calls, systemd_analyze
 from tests.daemon import CHECKOUT, DEADLINE_SECONDS, Daemon
-from tests.protocols.sockets import receive, write_certificate
+from tests.protocols.sockets import receive, receive_all, write_certificate
 from tests.test_compaction import compactors
 from tests.test_daemon import DaemonCase
 from tests.wire.test_smq import pull
@@ -133,6 +133,29 @@ class ConfinedTests(DaemonCase):
         stream.write(b"".join(lines))
         stream.flush()
         self.assertEqual([stream.readline() for _ in range(34)], [b"+\n"] * 34)
+
+
+class ExitTests(DaemonCase):
+    """The statuses that streamd(8) tells, as far as the other tests have not seen them."""
+
+    def test_told(self) -> None:
+        """The page tells all that there are."""
+        text = (CHECKOUT / "man" / "streamd.8").read_text(encoding="utf-8")
+        told = text.partition(".Sh EXIT STATUS\n")[2].partition("\n.Sh ")[0]
+        self.assertEqual(re.findall(r"^\.It (.*)", told, re.MULTILINE), ["0", "1", str(EXIT_IO)])
+
+    def test_failed_sync(self) -> None:
+        """A disk that fails to sync ends the daemon with a status of its own, and nothing is acknowledged."""
+        daemon = self.daemon().start()
+        self.assertEqual(daemon.terminate(), 0, daemon.output)
+        launcher = [sys.executable, "-m", "tests.confined", "--failing", "fdatasync"]
+        broken = self.daemon(launcher=launcher, environment={"PYTHONPATH": str(CHECKOUT)}).start()
+        with broken.connect() as connection:
+            connection.sendall(b"#topic\n")
+            self.assertEqual(receive_all(connection), b"")
+        self.assertEqual(broken.wait(), EXIT_IO, broken.output)
+        self.assertIn("the journal can't be written", broken.output)
+        self.assertEqual(self.daemon().start().terminate(), 0)
 
 
 class HandedOverTests(DaemonCase):
