@@ -15,12 +15,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.plugin import found_protocols
 from streamd.process import EXIT_IO
+from streamd.quic.certificate import FILE_NAME
 from streamd.wire.smq import EMPTY
 from tests.confined import settings, system_calls, systemd_analyze
 from tests.daemon import CHECKOUT, DEADLINE_SECONDS, Daemon
 from tests.protocols.sockets import receive, receive_all, write_certificate
 from tests.test_compaction import compactors
 from tests.test_daemon import DaemonCase
+from tests.test_examples import ENVIRONMENT, FUJIN, command
 from tests.wire.test_smq import pull
 
 UNITS = CHECKOUT / "etc" / "systemd"
@@ -100,16 +102,17 @@ class ConfinedTests(DaemonCase):
         self.assertEqual({"mount", "ptrace", "bpf", "reboot", "chown", "setuid", "init_module"} & allowed, set())
 
     def test_daemon(self) -> None:
-        """It serves TCP and TLS and listens for QUIC, its compactor folds, niced, and it stops in order."""
+        """It serves TCP, TLS and QUIC, its compactor folds, niced, and it stops in order."""
         certificate = str(self.directory / "certificate")
         write_certificate(certificate)
-        keys = f"privateKey={certificate}:certKey={certificate}"
-        endpoints = ["tcp:0", f"ssl:0:{keys}", f"quic:0:{keys}"]
-        listed = ", ".join(f'"{each}:interface=127.0.0.1"' for each in endpoints)
-        others = "".join(f'[{each.name}]\nendpoint = "off"\n' for each in found_protocols() if each.name != "sesp")
-        config = f'data_dir = "data"\n[store]\njournal_file_bytes = 1048576\n[sesp]\nendpoint = [{listed}]\n{others}'
+        secure = f"ssl:0:interface=127.0.0.1:privateKey={certificate}:certKey={certificate}"
+        options = ["--sesp", "tcp:0:interface=127.0.0.1", "--sesp", secure, "--fujin", "quic:0:interface=127.0.0.1"]
+        config = self.write("streamd.toml", 'data_dir = "data"\n[store]\njournal_file_bytes = 1048576\n')
+        for protocol in found_protocols():
+            if f"--{protocol.name}" not in options:
+                options += [f"--{protocol.name}", "off"]
         daemon = self.daemon(
-            *("--config", self.write("streamd.toml", config), "--log-level", "debug"),
+            *("--config", config, "--log-level", "debug", *options),
             launcher=self.launcher,
             environment={"PYTHONPATH": str(CHECKOUT)},
         ).start()
@@ -118,14 +121,29 @@ class ConfinedTests(DaemonCase):
         daemon.wait_for_line("are folded into pack")
         (pid,) = compactors(daemon.pid)
         self.assertEqual(os.getpriority(os.PRIO_PROCESS, pid), min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19))
-        host, _, port = daemon.addresses("sesp")[1].rpartition(":")
+        plain = socket.create_connection(
+            ("127.0.0.1", int(daemon.addresses("sesp")[1].rpartition(":")[2])), DEADLINE_SECONDS
+        )
         context = ssl.create_default_context(cafile=certificate)
-        plain = socket.create_connection((host, int(port)), DEADLINE_SECONDS)
-        with context.wrap_socket(plain, server_hostname="localhost") as secure, secure.makefile("rwb") as stream:
+        with context.wrap_socket(plain, server_hostname="localhost") as tls, tls.makefile("rwb") as stream:
             self.publish(stream, "tls")
+        self.assert_quic(daemon)
         self.assertEqual(daemon.terminate(), 0, daemon.output)
         self.assertNotIn("Traceback", daemon.output)
         self.assertNotIn("Operation not permitted", daemon.output)
+
+    def assert_quic(self, daemon: Daemon) -> None:
+        """A client over QUIC, with the certificate that the daemon has made for itself, gets its answers."""
+        name = "fujin_transaction.py"
+        ended = subprocess.run(
+            [*command(name, f"127.0.0.1:{daemon.port('fujin')}"), str(daemon.data_dir / FILE_NAME)],
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        self.assertEqual((ended.stdout, ended.stderr), (FUJIN[name], ""), daemon.output)
 
     def publish(self, stream: BufferedRWPair[Any, Any], topic: str) -> None:
         """Two megabytes to a new topic, which is more than a journal file holds here."""
