@@ -62,8 +62,8 @@ class Notifier:
         return min(_STATUS_SECONDS, (self._watchdog_seconds or _STATUS_SECONDS * 2) / 2)
 
     def status(self, text: str) -> None:
-        """What the daemon is at before it is ready, or why it never will be."""
-        self._tell(STATUS=text)
+        """What the daemon is at before it is ready, or why it never will be. A status is one line."""
+        self._tell(STATUS=" ".join(text.split()))
 
     def ready(self, describe: Callable[[], str]) -> None:
         """The daemon serves; from now on the watchdog hears of it, and `describe` gives the status."""

@@ -107,6 +107,12 @@ class NotifierTests(ManagerCase):
         self.notifier(manager.address).status("opening it")
         self.assertEqual(manager.pending(), [{"STATUS": "opening it"}])
 
+    def test_lines(self) -> None:
+        """A reason of several lines is one status, and says nothing else."""
+        manager = self.manager()
+        self.notifier(manager.address).status("damaged\nREADY=1\n")
+        self.assertEqual(manager.pending(), [{"STATUS": "damaged READY=1"}])
+
     def test_life(self) -> None:
         """Each phase is told once, and the status when it has changed."""
         manager = self.manager()
