@@ -95,7 +95,7 @@ class WheelTests(SynchronousTestCase):
         with tarfile.open(sdist) as file:
             names = {name.partition("/")[2] for name in file.getnames()}
         wanted = {"LICENSE", "Makefile", "README.md", "etc/streamd.toml", "man/streamd.8", "man/streamd.toml.5"}
-        wanted |= {"etc/systemd/streamd.service", "etc/systemd/streamd.socket", "packaging/install"}
+        wanted |= {"etc/systemd/streamd.service", "etc/systemd/streamd.socket", "packaging/install", "packaging/try.py"}
         self.assertEqual(wanted - names, set())
         self.assertIn("tests/test_wheel.py", names)
         self.assertIn("twisted/plugins/streamd_plugin.py", names)
