@@ -15,7 +15,8 @@ SECONDS ?= 60
 # The checkout comes first on the path, so that what is run, tested and checked is what lies here.
 export PYTHONPATH := $(CURDIR)
 
-SOURCES := streamd pyspark_streamd tests benchmarks fuzz docs/examples setup.py twisted/plugins/streamd_plugin.py
+SOURCES := streamd pyspark_streamd tests benchmarks fuzz docs/examples packaging/try.py setup.py \
+	twisted/plugins/streamd_plugin.py
 
 .PHONY: help run test lint format bench fuzz clean
 .DEFAULT_GOAL := help

@@ -26,6 +26,7 @@ from streamd.config import Service as Endpoint
 from streamd.interfaces import Core
 from streamd.load import Load
 from streamd.log import Log
+from streamd.notify import Notifier
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
 from streamd.reload import Reloader
 from streamd.store import Store, StoreUnusable, open_store
@@ -50,15 +51,25 @@ class StreamdService(Service):
 
     _log = Logger()
 
-    def __init__(self, config: Config, reactor: Any, log: Log, read: Callable[[], Config] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        reactor: Any,
+        log: Log,
+        read: Callable[[], Config] | None = None,
+        *,
+        notifier: Notifier | None = None,
+    ) -> None:
         """A service that serves what `config` says, and on SIGHUP what `read` returns then."""
         self._config = config
         self._read = read or (lambda: config)
         self._reactor = reactor
         self._log_settings = log
+        self._notifier = notifier or Notifier(None, None, reactor)
         self._process = Process(reactor)
         self._phase = Phase.IDLE
         self._store: Store | None = None
+        self._load = Load(config.limits)
         self._factories: list[IProtocolFactory] = []
         self._starting: Deferred[Any] | None = None
         self._stopping: Deferred[None] | None = None
@@ -79,19 +90,20 @@ class StreamdService(Service):
         limits, settings = self._config.limits, self._config.store
         self._process.prepare(limits.connections_max + settings.open_files_max + FILES_SPARE)
         try:
+            self._notifier.status(f"opening {self._config.data_dir}")
             self._store = self._open_store()
             now = self._reactor.seconds()
-            core = Core(self._store, limits, Load(limits), self._reactor, now, access=Access(self._config.access, now))
+            core = Core(self._store, limits, self._load, self._reactor, now, access=Access(self._config.access, now))
             reloader = self._reloader = Reloader(self._config, self._read, core, self._log_settings.set_level)
             self._starting = _all(self._listen(each, core, reloader) for each in self._config.services)
             self._starting.addErrback(self._failed)
             if self._failure is not None:
                 self._failure.raiseException()
         except Exception as error:
-            # Nobody calls stopService after this. The process ends and takes with it what can't be closed by then.
-            self.stopService()
             if isinstance(error, StartFailed):
                 self._report(Failure())
+            # Nobody calls stopService after this. The process ends and takes with it what can't be closed by then.
+            self.stopService()
             raise
         self._process.settle()
         self._phase = Phase.WAITING
@@ -172,6 +184,13 @@ class StreamdService(Service):
         if self._phase is Phase.WAITING:
             self._phase = Phase.SERVING
             self._log.info("streamd ready", version=__version__, data_dir=self._config.data_dir)
+            self._notifier.ready(self._status)
+
+    def _status(self) -> str:
+        """One line for the service manager."""
+        assert self._store is not None
+        counts = f"segments {len(self._store)}, connections {self._load.connections}, commits {self._store.commits}"
+        return f"{counts}, writes are refused" if self._store.read_only else counts
 
     def _failed(self, failure: Failure) -> None:
         if self._phase is Phase.STARTING:
@@ -189,6 +208,7 @@ class StreamdService(Service):
             self._log.critical("{reason}", reason=reason)
         else:
             self._log.failure("can't start", failure)
+        self._notifier.status(reason)
         if not self._log_settings.on_stderr:
             tell(reason)
 
@@ -197,12 +217,14 @@ class StreamdService(Service):
         self._phase = Phase.STOPPING
         if served:
             self._log.info("streamd stopping")
+            self._notifier.stopping()
         if self._starting is not None:
             self._starting.cancel()
         await self._each("stop listening", [port.stopListening for port in self.ports])
         await self._each("drain", [drain for each in self._factories if (drain := getattr(each, "drain", None))])
         if self._store is not None:
             await self._each("close the store", [self._store.close])
+        self._notifier.close()
         self._process.restore()
         if served:
             self._log.info("streamd stopped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -90,6 +91,7 @@ def makeService(options: BaseOptions) -> IService:
     from twisted.internet import reactor as installed
 
     from streamd.log import open_log
+    from streamd.notify import Notifier
     from streamd.service import StreamdService
 
     # Twisted's clock is the wall clock: set back by an hour, it would freeze every timer for that hour. This one only
@@ -104,7 +106,8 @@ def makeService(options: BaseOptions) -> IService:
         loaded = read()
     except ConfigError as error:
         _refuse(str(error))
-    return StreamdService(loaded, reactor, open_log(loaded.log, options.parent or {}, reactor), read)
+    log = open_log(loaded.log, options.parent or {}, reactor)
+    return StreamdService(loaded, reactor, log, read, notifier=Notifier.from_environment(os.environ, reactor))
 
 
 def _choice(option: str, settings: type, table: str, key: str) -> Callable[[BaseOptions, str], None]:

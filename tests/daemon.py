@@ -54,6 +54,8 @@ class Daemon:
         twistd: Sequence[str] = ("-n", "--pidfile="),
         environment: Mapping[str, str] | None = None,
         errors_in_log: bool = False,
+        launcher: Sequence[str] = (),
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.directory = Path(directory).resolve()
         self.data_dir = self.directory / "data"
@@ -68,6 +70,8 @@ class Daemon:
         self.twistd = list(twistd)
         self.environment = dict(environment or {})
         self.errors_in_log = errors_in_log
+        self.launcher = list(launcher)  # a command that becomes the daemon in the end
+        self.descriptors = descriptors  # what it inherits beside the usual three
         self.log: list[str] = []
         self.errors: list[str] = []
         self._news = threading.Condition()
@@ -112,9 +116,10 @@ class Daemon:
         self.directory.mkdir(parents=True, exist_ok=True)
         path = os.pathsep.join(filter(None, [self.environment.get("PYTHONPATH"), str(CHECKOUT)]))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _TWISTD, *self.twistd, "streamd", *self.options],
+            [*self.launcher, sys.executable, "-c", _TWISTD, *self.twistd, "streamd", *self.options],
             cwd=self.directory,
             env={**os.environ, **self.environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+            pass_fds=self.descriptors,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if self.errors_in_log else subprocess.PIPE,

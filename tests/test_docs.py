@@ -214,6 +214,21 @@ class ReadmeTests(SynchronousTestCase):
             self.assertRegex(makefile, rf"(?m)^{target}:")
 
 
+class PagesTests(SynchronousTestCase):
+    def test_links(self) -> None:
+        """What a page points to in this repository is there, headings too."""
+        for path in (CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):
+            for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+                if "://" not in target:
+                    name, _, heading = target.partition("#")
+                    pointed = path.parent / name if name else path
+                    self.assertTrue(pointed.exists(), f"{path}: {target}")
+                    if heading:
+                        titles = re.findall(r"^#+ (.*)", pointed.read_text(encoding="utf-8"), re.MULTILINE)
+                        anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+                        self.assertIn(heading, anchors, path)
+
+
 class FormatTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.text = (CHECKOUT / "docs" / "format.md").read_text(encoding="utf-8")

@@ -19,8 +19,9 @@ from streamd.plugin import found_protocols
 from tests.daemon import CHECKOUT
 
 _SOURCES = (
-    "setup.py", "pyproject.toml", "MANIFEST.in", "Makefile", "README.md", "CHANGELOG.md", "LICENSE",
-    "streamd", "pyspark_streamd", "twisted", "tests", "benchmarks", "docs", "etc", "man",
+    "setup.py", "pyproject.toml", "MANIFEST.in", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
+    "SECURITY.md", "LICENSE", "streamd", "pyspark_streamd", "twisted", "tests", "benchmarks", "docs", "etc", "man",
+    "packaging",
 )  # fmt: skip
 
 
@@ -94,6 +95,7 @@ class WheelTests(SynchronousTestCase):
         with tarfile.open(sdist) as file:
             names = {name.partition("/")[2] for name in file.getnames()}
         wanted = {"LICENSE", "Makefile", "README.md", "etc/streamd.toml", "man/streamd.8", "man/streamd.toml.5"}
+        wanted |= {"etc/systemd/streamd.service", "etc/systemd/streamd.socket", "packaging/install", "packaging/try.py"}
         self.assertEqual(wanted - names, set())
         self.assertIn("tests/test_wheel.py", names)
         self.assertIn("twisted/plugins/streamd_plugin.py", names)
