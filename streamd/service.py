@@ -158,12 +158,16 @@ class StreamdService(Service):
 
     def _run(self) -> None:
         """The reactor runs, so signals reach us from here on, and those who wait for the line may send one."""
-        assert self._reloader is not None
-        self._process.take_signals(self._reloader.reload)
+        self._process.take_signals(self._reload)
         if self._store is not None:
             self._start_background(self._store)
         assert self._starting is not None
         self._starting.addCallback(self._ready)
+
+    def _reload(self) -> None:
+        assert self._reloader is not None
+        with self._notifier.reloading():
+            self._reloader.reload()
 
     def _start_background(self, store: Store) -> None:
         """What the store does by itself while others use it."""
