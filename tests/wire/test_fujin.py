@@ -96,6 +96,36 @@ READER_EXPECTED: list[object] = [
 ]
 
 
+REPLIES = b"".join(
+    [
+        replies.reader_connected(False, 8),
+        replies.messages([b"one", b"", b"three"], 5),
+        replies.answers(Reply.ACKNOWLEDGED, id_bytes(1, 2, 3)),
+        replies.answers(Reply.ACKNOWLEDGED, id_bytes(4), Code.NOT_DELIVERED, "never"),
+        replies.answers(Reply.GIVEN_BACK, id_bytes(5)),
+        replies.transaction(Reply.BEGUN, id_bytes(6)),
+        replies.transaction(Reply.COMMITTED, id_bytes(7)),
+        replies.transaction(Reply.ROLLED_BACK, id_bytes(8)),
+        replies.STOP,
+        replies.DISCONNECTED,
+    ]
+)
+REPLIES_EXPECTED: list[object] = [
+    client.Connected(False, 8, 0, ""),
+    (pack(">Q", 5), b"one"),
+    (pack(">Q", 6), b""),
+    (pack(">Q", 7), b"three"),
+    *[(Reply.ACKNOWLEDGED, id, 0, "") for id in (1, 2, 3)],
+    (Reply.ACKNOWLEDGED, 4, Code.NOT_DELIVERED, "never"),
+    (Reply.GIVEN_BACK, 5, 0, ""),
+    (Reply.BEGUN, 6, 0, ""),
+    (Reply.COMMITTED, 7, 0, ""),
+    (Reply.ROLLED_BACK, 8, 0, ""),
+    client.Told(Reply.STOP),
+    client.Told(Reply.DISCONNECTED),
+]
+
+
 def plain(requests: Iterable[object]) -> list[object]:
     """Requests with runs taken apart: however they were cut or joined, this is the same."""
     found: list[object] = []
@@ -294,58 +324,38 @@ class ReplyTests(SynchronousTestCase):
         self.assertIn(b"udcff", replies.answers(Reply.WRITTEN, id_bytes(1), Code.BAD_TOPIC, "\udcff"))
 
 
+def told(events: Iterable[object]) -> list[object]:
+    """What a client is told, with runs taken apart."""
+    found: list[object] = []
+    for event in events:
+        if isinstance(event, client.Answers):
+            found += [(event.reply, id, event.code, event.text) for id in event.ids]
+        elif isinstance(event, client.Messages):
+            records = [bytes(each) for each in event.batch.records()]
+            metas: Sequence[bytes | None] = event.metas or [None] * len(records)
+            found += zip(metas, records, strict=True)
+        else:
+            found.append(event)
+    return found
+
+
 def events(*pieces: bytes) -> list[object]:
     """What a client makes of this, runs taken apart."""
     parser = client.FujinReplies(LIMIT)
     found: list[object] = []
     for piece in pieces:
         if parser.error is None:
-            for event in parser.receive(piece):
-                if isinstance(event, client.Answers):
-                    found += [(event.reply, id, event.code, event.text) for id in event.ids]
-                elif isinstance(event, client.Messages):
-                    records = [bytes(each) for each in event.batch.records()]
-                    metas: Sequence[bytes | None] = event.metas or [None] * len(records)
-                    found += zip(metas, records, strict=True)
-                else:
-                    found.append(event)
+            found += told(parser.receive(piece))
     return [*found, str(parser.error)] if parser.error is not None else found
 
 
 class ClientTests(SynchronousTestCase):
     def test_cut_anywhere(self) -> None:
         """A client understands what the server says, wherever it is cut."""
-        whole = b"".join(
-            [
-                replies.reader_connected(False, 8),
-                replies.messages([b"one", b"", b"three"], 5),
-                replies.answers(Reply.ACKNOWLEDGED, id_bytes(1, 2, 3)),
-                replies.answers(Reply.ACKNOWLEDGED, id_bytes(4), Code.NOT_DELIVERED, "never"),
-                replies.answers(Reply.GIVEN_BACK, id_bytes(5)),
-                replies.transaction(Reply.BEGUN, id_bytes(6)),
-                replies.transaction(Reply.COMMITTED, id_bytes(7)),
-                replies.transaction(Reply.ROLLED_BACK, id_bytes(8)),
-                replies.STOP,
-                replies.DISCONNECTED,
-            ]
-        )
-        expected: list[object] = [
-            client.Connected(False, 8, 0, ""),
-            (pack(">Q", 5), b"one"),
-            (pack(">Q", 6), b""),
-            (pack(">Q", 7), b"three"),
-            *[(Reply.ACKNOWLEDGED, id, 0, "") for id in (1, 2, 3)],
-            (Reply.ACKNOWLEDGED, 4, Code.NOT_DELIVERED, "never"),
-            (Reply.GIVEN_BACK, 5, 0, ""),
-            (Reply.BEGUN, 6, 0, ""),
-            (Reply.COMMITTED, 7, 0, ""),
-            (Reply.ROLLED_BACK, 8, 0, ""),
-            client.Told(Reply.STOP),
-            client.Told(Reply.DISCONNECTED),
-        ]
+        whole = REPLIES
         for cut in range(len(whole)):
-            self.assertEqual(events(whole[:cut], whole[cut:]), expected, cut)
-        self.assertEqual(events(*[whole[at : at + 1] for at in range(len(whole))]), expected)
+            self.assertEqual(events(whole[:cut], whole[cut:]), REPLIES_EXPECTED, cut)
+        self.assertEqual(events(*[whole[at : at + 1] for at in range(len(whole))]), REPLIES_EXPECTED)
         self.assertEqual(client.number_of(pack(">Q", 5)), 5)
 
     def test_runs(self) -> None:
