@@ -27,6 +27,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from streamd.batch import Batch
 from streamd.quic.client import QuicClientEndpoint, Trust
 from streamd.quic.connection import Connection
 from streamd.quic.settings import QuicSettings
@@ -204,7 +205,7 @@ class Load:
     async def subscribe(self) -> dict[str, float]:
         """Messages that are there already, pushed to one subscriber, until all have come."""
         options = self._options
-        messages = replies.messages([bytes(options.size)] * _COMPARED, None)
+        messages = replies.messages(Batch.of([bytes(options.size)] * _COMPARED), None)
         times, rest = divmod(options.messages, _COMPARED)
         if rest:
             raise LoadFailed(f"a subscriber counts in {_COMPARED}s")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from fuzz.codec import LINE_BYTES_MAX, MESSAGE_BYTES_MAX, CodecLaws
 from fuzz.law import hold
+from streamd.batch import Batch
 from streamd.wire import (
     WireError,
     faststream,
@@ -207,6 +208,8 @@ TRANSCRIPTS: Final[dict[str, Sequence[bytes]]] = {
     ],
     "fujin-replies": [
         test_fujin.REPLIES,
-        fujin.reader_connected(True, 0) + fujin.messages([b"same"] * 6, None) + fujin.messages([b"", b"x"], None),
+        fujin.reader_connected(True, 0)
+        + fujin.messages(Batch.of([b"same"] * 6), None)
+        + fujin.messages(Batch.of([b"", b"x"]), None),
     ],
 }

@@ -134,7 +134,7 @@ def _fujin_replies(records: Sequence[bytes]) -> None:
     limit = max(map(len, records))
     for first in (None, 2**63):
         connected = fujin_sent.reader_connected(first is None, 0 if first is None else 8)
-        data = connected + fujin_sent.messages(records, first)
+        data = connected + fujin_sent.messages(Batch.of(records), first)
         _, *found = test_fujin.told(FujinReplies(limit).receive(data))
         metas = [None if first is None else pack(">Q", first + at) for at in range(len(records))]
         wanted = list(zip(metas, records, strict=True))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.batch import Batch
 from streamd.wire import WireError
 from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
@@ -99,7 +100,7 @@ READER_EXPECTED: list[object] = [
 REPLIES = b"".join(
     [
         replies.reader_connected(False, 8),
-        replies.messages([b"one", b"", b"three"], 5),
+        replies.messages(Batch.of([b"one", b"", b"three"]), 5),
         replies.answers(Reply.ACKNOWLEDGED, id_bytes(1, 2, 3)),
         replies.answers(Reply.ACKNOWLEDGED, id_bytes(4), Code.NOT_DELIVERED, "never"),
         replies.answers(Reply.GIVEN_BACK, id_bytes(5)),
@@ -309,12 +310,24 @@ class ReplyTests(SynchronousTestCase):
         self.assertEqual(replies.answers(Reply.WRITTEN, b""), b"")
         for reply, byte in ((Reply.BEGUN, 6), (Reply.COMMITTED, 7), (Reply.ROLLED_BACK, 8)):
             self.assertEqual(replies.transaction(reply, id_bytes(1)), bytes([byte, 0, 0, 0, 1]))
-        self.assertEqual(replies.messages([b"hello"], None), bytes([3, 0, 0, 0, 5, 104, 101, 108, 108, 111]))
-        self.assertEqual(replies.messages([b"hello", b""], None), b"\3\0\0\0\5hello\3\0\0\0\0")
+        self.assertEqual(replies.messages(Batch.of([b"hello"]), None), bytes([3, 0, 0, 0, 5, 104, 101, 108, 108, 111]))
+        self.assertEqual(replies.messages(Batch.of([b"hello", b""]), None), b"\3\0\0\0\5hello\3\0\0\0\0")
         self.assertEqual(
-            replies.messages([b"ab", b""], 255), b"\3" + pack(">QI", 255, 2) + b"ab\3" + pack(">QI", 256, 0)
+            replies.messages(Batch.of([b"ab", b""]), 255), b"\3" + pack(">QI", 255, 2) + b"ab\3" + pack(">QI", 256, 0)
         )
         self.assertEqual((replies.DISCONNECTED, replies.PING, replies.STOP), (b"\x09", b"\x0c", b"\x0d"))
+
+    def test_messages(self) -> None:
+        """Messages of one size and of many, of none and of large ones, are told in the same way, with numbers too."""
+        for records in ([b""] * 9, [b"abc"] * 600, [bytes(2000)] * 5, [bytes(size) for size in range(300)]):
+            for payload in (b"".join(records), memoryview(b"".join(records))):
+                batch = Batch(Batch.of(records).lengths, payload)
+                told = b"".join([b"\3" + pack(">I", len(record)) + record for record in records])
+                self.assertEqual(replies.messages(batch, None), told)
+                for first in (0, 2**40 + 250):
+                    numbered = enumerate(records, first)
+                    told = b"".join([b"\3" + pack(">QI", number, len(one)) + one for number, one in numbered])
+                    self.assertEqual(replies.messages(batch, first), told)
 
     def test_text(self) -> None:
         """An error's text is cut at its limit, between characters, and can always be said."""
@@ -361,7 +374,7 @@ class ClientTests(SynchronousTestCase):
     def test_runs(self) -> None:
         """Messages in a row are one batch, like answers one."""
         parser = client.FujinReplies(LIMIT)
-        (several,) = parser.receive(replies.messages([b"x"] * 9, None))
+        (several,) = parser.receive(replies.messages(Batch.of([b"x"] * 9), None))
         assert isinstance(several, client.Messages)
         self.assertEqual((several.batch.count, several.metas), (9, []))
         (answers,) = parser.receive(replies.answers(Reply.WRITTEN, id_bytes(*range(9))))
@@ -370,7 +383,7 @@ class ClientTests(SynchronousTestCase):
     def test_broken(self) -> None:
         """A reply that is none, and one that is too large: those before it count."""
         for data in (b"\0", b"\x0a", b"\xff", b"\3" + pack(">I", LIMIT + 1), b"\2\0\0\0\1\1" + pack(">I", LIMIT + 1)):
-            found = events(replies.messages([b"x"], None) + data)
+            found = events(replies.messages(Batch.of([b"x"]), None) + data)
             self.assertEqual((found[0], len(found)), ((None, b"x"), 2))
 
     @given(st.binary(max_size=120), st.integers(0, 120))
