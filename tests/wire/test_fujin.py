@@ -380,6 +380,23 @@ class ClientTests(SynchronousTestCase):
         (answers,) = parser.receive(replies.answers(Reply.WRITTEN, id_bytes(*range(9))))
         self.assertEqual(answers, client.Answers(Reply.WRITTEN, list(range(9))))
 
+    def test_alike(self) -> None:
+        """Runs of one size, with others before, between and behind them, are what they are one by one."""
+        records = [b"x", *[b"abc"] * 40, b"", b"ab", *[b"" for _ in range(9)], *[b"abcd"] * 5, b"y"]
+        for first in (None, 7):
+            whole = replies.reader_connected(first is None, 0 if first is None else 8)
+            whole += replies.messages(Batch.of(records), first)
+            for id in range(3):
+                whole += replies.answers(Reply.WRITTEN, id_bytes(*range(id, 2**32, 2**28)))
+                whole += replies.answers(Reply.WRITTEN, id_bytes(id), Code.READ_ONLY, "full")
+                whole += replies.answers(Reply.ACKNOWLEDGED, id_bytes(*range(5)))
+            expected = events(*[whole[at : at + 1] for at in range(len(whole))])
+            numbers = [None if first is None else pack(">Q", first + at) for at in range(len(records))]
+            self.assertEqual(expected[1 : len(records) + 1], list(zip(numbers, records, strict=True)))
+            self.assertEqual(len(expected), 1 + len(records) + 3 * (16 + 1 + 5))
+            for cut in range(0, len(whole), 7):
+                self.assertEqual(events(whole[:cut], whole[cut:]), expected, cut)
+
     def test_broken(self) -> None:
         """A reply that is none, and one that is too large: those before it count."""
         for data in (b"\0", b"\x0a", b"\xff", b"\3" + pack(">I", LIMIT + 1), b"\2\0\0\0\1\1" + pack(">I", LIMIT + 1)):
