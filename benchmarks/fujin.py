@@ -6,8 +6,11 @@ a second stands what the server's own thread works for each message, which does 
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TypedDict, Unpack
+
 from benchmarks.case import MIB, P50, P99, RATE, SMALL_FILE_BYTES, Bench, Case, Figure, Sample, alone, at_least, at_most
-from benchmarks.load import QuicKind, Result, run_quic
+from benchmarks.load import QuicKind, run_quic
 from benchmarks.measure import sampled
 from benchmarks.servers import Running
 from benchmarks.watch import reactor_seconds
@@ -19,13 +22,22 @@ _SECONDS = 5.0
 # Small enough that some of them are filled.
 _FILE_BYTES = 16 * MIB
 
-_WORK = Figure("work_us", "server's work for each", "µs", 2)
+_SERVER = Figure("server_us", "server's work for each", "µs", 2)
+_LOAD = Figure("load_us", "load's work for each", "µs", 2)
 _HANDSHAKES = Figure("rate", "handshakes/s", "/s")
 
 
-def write(bench: Bench, server: Running) -> Sample:
+class _Load(TypedDict, total=False):
+    """How much is loaded."""
+
+    messages: int
+    seconds: float
+    datagram_bytes: int
+
+
+def write(bench: Bench, server: Running, *, datagram_bytes: int) -> Sample:
     """Batched writes on one stream, each answered when it is on disk."""
-    return _worked(server, "write", messages=bench.count(_MESSAGES))
+    return _worked(server, "write", messages=bench.count(_MESSAGES), datagram_bytes=datagram_bytes)
 
 
 def push(bench: Bench, server: Running) -> Sample:
@@ -45,30 +57,40 @@ def handshakes(bench: Bench, server: Running) -> Sample:
     return _worked(server, "handshakes", seconds=bench.seconds(_SECONDS))
 
 
-def _worked(server: Running, kind: QuicKind, *, messages: int = 0, seconds: float = 0) -> Sample:
+def _worked(server: Running, kind: QuicKind, **load: Unpack[_Load]) -> Sample:
+    """What was reached in a second, what the server's thread worked for each, and the load for each."""
     before = reactor_seconds(server)
-    result: Result = run_quic(server, kind, messages=messages, seconds=seconds)
+    result = run_quic(server, kind, **load)
     used = reactor_seconds(server) - before
-    return {**sampled(result, RATE), "work_us": used * 1e6 / result.messages}
+    per_message = 1e6 / result.messages
+    return {
+        **sampled(result, RATE),
+        _SERVER.name: used * per_message,
+        _LOAD.name: result.cpu_seconds * per_message,
+    }
 
 
 FUJIN: tuple[Case, ...] = (
-    Case(
-        "fujin-write",
-        "Fujin, write 100 B in batches, 1 stream",
-        (RATE, _WORK),
-        write,
-        servers=("sink", "streamd"),
-        goals=(at_least("rate", 0.6, "sink"), at_most("work_us", 1.6, "sink")),
-        file_bytes=_FILE_BYTES,
-        service="fujin",
+    *(
+        Case(
+            f"fujin-write{name}",
+            f"Fujin, write 100 B in batches, 1 stream{title}",
+            (RATE, _SERVER, _LOAD),
+            partial(write, datagram_bytes=datagram_bytes),
+            servers=("sink", "streamd"),
+            goals=(at_least("rate", 0.6, "sink"), at_most("server_us", 1.6, "sink")),
+            file_bytes=_FILE_BYTES,
+            service="fujin",
+        )
+        for name, title, datagram_bytes in (("", "", 1_200), ("-16k", ", datagrams of 16 KB", 16_000))
     ),
     alone(
         "fujin-push",
         "Fujin, 100 B pushed to 1 subscriber",
         push,
         RATE,
-        _WORK,
+        _SERVER,
+        _LOAD,
         file_bytes=_FILE_BYTES,
         service="fujin",
     ),
@@ -85,7 +107,7 @@ FUJIN: tuple[Case, ...] = (
     Case(
         "fujin-handshakes",
         "QUIC, handshakes, 8 at a time",
-        (_HANDSHAKES, _WORK),
+        (_HANDSHAKES, _SERVER, _LOAD),
         handshakes,
         servers=("sink", "streamd"),
         service="fujin",

@@ -77,11 +77,23 @@ class Load:
 
 
 def run_quic(
-    server: Running, kind: QuicKind, *, messages: int = 0, seconds: float = 0, timeout_seconds: float = 120
+    server: Running,
+    kind: QuicKind,
+    *,
+    messages: int = 0,
+    seconds: float = 0,
+    datagram_bytes: int = 1_200,
+    timeout_seconds: float = 120,
 ) -> Result:
     """The same for a QUIC server."""
     certificate = server.directory / "data" / "quic-certificate.pem"
-    options = {"port": server.port, "certificate": certificate, "messages": messages, "seconds": seconds}
+    options = {
+        "port": server.port,
+        "certificate": certificate,
+        "messages": messages,
+        "seconds": seconds,
+        "datagram-bytes": datagram_bytes,
+    }
     command = [sys.executable, "-m", "benchmarks.quic_load", kind]
     command += [f"--{name}={value}" for name, value in options.items()]
     command += ["--sink"] if server.wire == "sink" else []

@@ -181,7 +181,9 @@ class Load:
             "127.0.0.1",
             options.port,
             trust=Trust(trusted),
-            settings=QuicSettings(alpn=(options.alpn,), stream_send_bytes_max=1 << 20),
+            settings=QuicSettings(
+                alpn=(options.alpn,), stream_send_bytes_max=1 << 20, datagram_bytes_max=options.datagram_bytes
+            ),
         )
         self._pongs = Factory.forProtocol(Pong)
         self._pongs.noisy = False
@@ -283,6 +285,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=100_000, help="messages in all (%(default)s)")
     parser.add_argument("--batch", type=int, default=100, help="messages written at once (%(default)s)")
     parser.add_argument("--sink", action="store_true", help="the end of the stream is answered, and nothing else")
+    parser.add_argument("--datagram-bytes", type=int, default=1_200, help="largest datagram sent (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--parallel", type=int, default=8, help="handshakes at a time (%(default)s)")
     options = parser.parse_args()
