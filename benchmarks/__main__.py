@@ -83,7 +83,8 @@ def _prepare_process() -> None:
 
 def _run(options: argparse.Namespace, cases: list[Case], directory: Path) -> Report:
     built = programs.build(directory)
-    servers = _choose_servers(known_servers(built.limit), options.servers)
+    known = _choose_servers(known_servers(built.limit), options.servers)
+    servers = [each for each in known if any(each.name in case.servers for case in cases)]
     versions = {each.name: each.version() for each in servers}
     facts = machine.facts()
     _say(f"writing {options.ballast} MiB of ballast in {directory}")

@@ -18,6 +18,7 @@ from benchmarks.case import (
     at_least,
     at_most,
 )
+from benchmarks.fujin import FUJIN
 from benchmarks.measure import memory_through, memory_topics, one_at_a_time, publish, read
 from benchmarks.protocols import PROTOCOLS
 from benchmarks.upkeep import UPKEEP
@@ -79,6 +80,7 @@ CASES: tuple[Case, ...] = (
         file_bytes=2 * SMALL_FILE_BYTES,
     ),
     *PROTOCOLS,
+    *FUJIN,
     alone(
         "memory-through",
         "resident memory, 5 GB through in 1 KB messages",

@@ -11,7 +11,8 @@ PEER_SECONDS = 5.0
 _BOUNDED_BY_BYTES = ("limit", "streamd")
 
 
-def _sample(result: Result, *figures: Figure) -> Sample:
+def sampled(result: Result, *figures: Figure) -> Sample:
+    """These figures of a result, and how busy the load generator was."""
     return {**{each.name: getattr(result, each.name) for each in figures}, "load_cpu_share": result.cpu_share}
 
 
@@ -19,20 +20,20 @@ def publish(bench: Bench, server: Running, *, size: int, total_bytes: int = 256 
     """Pipelined publish on one connection, each message acknowledged."""
     seconds = 0.0 if server.name in _BOUNDED_BY_BYTES else bench.seconds(PEER_SECONDS)
     messages = bench.messages(total_bytes, size)
-    return _sample(bench.load.run(server, "publish", size=size, messages=messages, seconds=seconds), RATE)
+    return sampled(bench.load.run(server, "publish", size=size, messages=messages, seconds=seconds), RATE)
 
 
 def one_at_a_time(bench: Bench, server: Running, *, connections: int, size: int = 100, seconds: float = 5) -> Sample:
     """Each connection publishes a message, waits for its acknowledgement, publishes the next."""
     result = bench.load.run(server, "ping", size=size, connections=connections, seconds=bench.seconds(seconds))
-    return _sample(result, RATE, P50, P99)
+    return sampled(result, RATE, P50, P99)
 
 
 def read(bench: Bench, server: Running, *, size: int, total_bytes: int = 256 * MIB, mode: Mode = "read") -> Sample:
     """Publish, then read all of it back on a new connection, pipelined as the protocol allows."""
     seconds = 0.0 if server.name in _BOUNDED_BY_BYTES else bench.seconds(PEER_SECONDS)
     stored = bench.load.run(server, "publish", size=size, messages=bench.messages(total_bytes, size), seconds=seconds)
-    return _sample(bench.load.run(server, mode, size=size, messages=stored.messages), RATE)
+    return sampled(bench.load.run(server, mode, size=size, messages=stored.messages), RATE)
 
 
 def memory_through(bench: Bench, server: Running, *, total_bytes: int, size: int = 1_000) -> Sample:

@@ -1,6 +1,6 @@
 """How each server is found, started and stopped.
 
-A new server, or a new protocol of streamd, is one more class with `name`, `wire` (what `load.c` speaks to it),
+A new server, or a new protocol of streamd, is one more class with `name`, `wire` (what a load generator speaks to it),
 `version` and `start`, and one more entry in `known_servers`.
 """
 
@@ -16,8 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Protocol
+
+from streamd.quic.certificate import self_signed
 
 _ROOT = Path(__file__).resolve().parent.parent
 _HOST = "127.0.0.1"
@@ -142,6 +145,25 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class Sink:
+    """`quic_sink.py`: aioquic's own server, which receives and counts. Nothing is parsed, and nothing is stored."""
+
+    name: str = "sink"
+
+    def version(self) -> str:
+        return f"quic_sink.py of this folder, aioquic {version('aioquic')}"
+
+    def start(self, directory: Path, file_bytes: int, settings: str) -> Running:
+        port = _free_port(socket.SOCK_DGRAM)
+        # Where streamd has its own.
+        data = directory / "data"
+        data.mkdir()
+        _, certificate = self_signed(str(data))
+        command = [sys.executable, "-m", "benchmarks.quic_sink", f"--port={port}", f"--certificate={certificate}"]
+        return _start(self.name, "sink", port, directory, command, _logged("ready"))
+
+
+@dataclass(frozen=True)
 class Streamd:
     """The daemon of this checkout, with one of its protocols on and the others off."""
 
@@ -154,13 +176,14 @@ class Streamd:
         return _output([*self._twistd(), "streamd", "--version"], _ROOT) or "does not tell its version"
 
     def start(self, directory: Path, file_bytes: int, settings: str) -> Running:
-        port = _free_port()
+        # Fujin is the one that is spoken over QUIC.
+        kind, port = ("quic", _free_port(socket.SOCK_DGRAM)) if self.service == "fujin" else ("tcp", _free_port())
         config = directory / "streamd.toml"
         # The reserve is taken from each file: left at its default, it would be the whole of a small one.
         reserve_bytes = min(1 << 20, file_bytes // 16)
         config.write_text(f"[store]\njournal_file_bytes = {file_bytes}\nreserve_bytes = {reserve_bytes}\n{settings}")
         command = [*self._twistd(), "-n", "--pidfile=", "streamd", "--config", str(config)]
-        command += ["--data-dir", str(directory / "data"), f"--{self.service}", f"tcp:{port}:interface={_HOST}"]
+        command += ["--data-dir", str(directory / "data"), f"--{self.service}", f"{kind}:{port}:interface={_HOST}"]
         # A service that does not exist yet must not be named; one that exists would take its default port.
         options = _output([*self._twistd(), "streamd", "--help"], _ROOT, whole=True) or ""
         for other in self.services:
@@ -220,7 +243,7 @@ class Nats:
 
 def known_servers(limit: Path) -> Sequence[Server]:
     """All servers, in the order in which they are measured and printed."""
-    return (Limit(limit), Streamd(), Redis(), Nats())
+    return (Limit(limit), Sink(), Streamd(), Redis(), Nats())
 
 
 def _create_stream(port: int, stream: str) -> None:
@@ -287,8 +310,8 @@ def _logged(text: str) -> Callable[[Running], bool]:
     return lambda running: text in running.log.read_text(errors="replace")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
+def _free_port(kind: int = socket.SOCK_STREAM) -> int:
+    with socket.socket(type=kind) as probe:
         probe.bind((_HOST, 0))
         port: int = probe.getsockname()[1]
         return port

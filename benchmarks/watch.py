@@ -56,7 +56,7 @@ def cpu_seconds(process: int) -> float:
 
 
 def reactor_seconds(server: Running) -> float:
-    """The processor time that the daemon's reactor has used: its first thread. The writer's is not in it."""
+    """The processor time that a server's first thread has used: streamd's reactor. The writer's is not in it."""
     process = server.process.pid
     return int(Path(f"/proc/{process}/task/{process}/schedstat").read_text().split()[0]) / 1e9
 

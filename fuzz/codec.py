@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Protocol
 
 from fuzz.law import bounded_memory, cut, hold
-from streamd.wire import Codec
+from streamd.wire import WireError
+
+# Small, so that inputs of some kilobytes reach them.
+MESSAGE_BYTES_MAX: Final = 600
+LINE_BYTES_MAX: Final = 200
+
+
+class Decoder(Protocol):
+    """A codec of either side: the daemon's requests, or a client's replies."""
+
+    error: WireError | None
+
+    @property
+    def buffered(self) -> int: ...
+
+    def receive(self, data: bytes) -> Iterable[Any]: ...
 
 
 @dataclass(frozen=True)
 class CodecLaws:
-    """One codec, and how its requests are taken apart and put into bytes again."""
+    """One codec, and how its requests, or replies, are taken apart and put into bytes again."""
 
-    make: Callable[[], Codec]
+    make: Callable[[], Decoder]
     singles: Callable[[Iterable[Any]], list[Any]]
     """The same requests with no two in one: however they were cut or joined, these are the same."""
     encode: Callable[[Any], bytes | None]

@@ -1,24 +1,25 @@
 """How each codec's requests are put into bytes again, and its replies understood. A new codec is one more entry.
 
-Limits are small, so that inputs of some kilobytes reach them. What is a request and how one is taken apart, the tests
-of the codecs know best.
+What is a request and how one is taken apart, the tests of the codecs know best. `replies` has the clients' codecs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import pack
 from typing import Any, Final
 
-from fuzz.codec import CodecLaws
+from fuzz import replies
+from fuzz.codec import LINE_BYTES_MAX, MESSAGE_BYTES_MAX, CodecLaws
 from fuzz.law import hold
 from streamd.batch import Batch
-from streamd.wire import faststream, pravega, sesp, smq
+from streamd.wire import faststream, fujin, pravega, sesp, smq
+from streamd.wire import fujin_replies as fujin_sent
 from streamd.wire.fields import Message, to_bytes
+from streamd.wire.fujin import Opcode
+from streamd.wire.fujin_client import FujinReplies
 from streamd.wire.pravega import Type
-from tests.wire import test_faststream, test_pravega, test_sesp, test_smq, test_storage
-
-MESSAGE_BYTES_MAX: Final = 600
-LINE_BYTES_MAX: Final = 200
+from tests.wire import test_faststream, test_fujin, test_pravega, test_sesp, test_smq, test_storage
 
 _NAMED: Final = {sesp.Create: b"#", sesp.Delete: b"!", sesp.Select: b"@", sesp.Seal: b"=", sesp.Describe: b"?"}
 
@@ -103,6 +104,50 @@ def _pravega_replies(records: Sequence[bytes]) -> None:
     hold(told == batch, f"{records} are told as {told.records()}")
 
 
+_BY_ID: Final = {fujin.Begin: Opcode.BEGIN, fujin.Commit: Opcode.COMMIT, fujin.Rollback: Opcode.ROLLBACK}
+_ACKNOWLEDGE: Final = {"ack": Opcode.ACK, "nack": Opcode.NACK}
+
+
+def _fujin(request: Any) -> bytes:
+    if isinstance(request, fujin.ConnectWriter):
+        return pack(">BI", Opcode.CONNECT_WRITER, request.writer)
+    if isinstance(request, fujin.ConnectReader):
+        return bytes((Opcode.CONNECT_READER,)) + _string(request.name) + bytes((request.role is fujin.Role.CONSUMER,))
+    if isinstance(request, fujin.Fetch):
+        return pack(">BI", Opcode.FETCH, request.messages)
+    if isinstance(request, fujin.Disconnect):
+        return bytes((Opcode.DISCONNECT,))
+    if type(request) in _BY_ID:
+        return b"".join([bytes((_BY_ID[type(request)],)), request.ids])
+    # A single ACK, NACK or WRITE, which the tests take apart.
+    first, second, third = request
+    if first in _ACKNOWLEDGE:
+        return pack(">BI", _ACKNOWLEDGE[first], second) + (b"" if third is None else pack(">Q", third))
+    return b"".join([pack(">BI", Opcode.WRITE, first), _string(second), pack(">I", len(third)), third])
+
+
+def _string(text: str) -> bytes:
+    """A name as it came, also where that was no UTF-8."""
+    data = text.encode("utf-8", "surrogateescape")
+    return pack(">I", len(data)) + data
+
+
+def _fujin_replies(records: Sequence[bytes]) -> None:
+    """Records are told with or without their numbers, and a client reads these records."""
+    limit = max(map(len, records))
+    for first in (None, 2**63):
+        connected = fujin_sent.reader_connected(first is None, 0 if first is None else 8)
+        data = connected + fujin_sent.messages(Batch.of(records), first)
+        _, *found = test_fujin.told(FujinReplies(limit).receive(data))
+        metas = [None if first is None else pack(">Q", first + at) for at in range(len(records))]
+        wanted = list(zip(metas, records, strict=True))
+        hold(found == wanted, f"{wanted} are told as {found}")
+
+
+def _fujin_codec() -> fujin.FujinCodec:
+    return fujin.FujinCodec(MESSAGE_BYTES_MAX, lambda name: 8 if name == test_fujin.MANUAL else 0)
+
+
 WIRES: Final[dict[str, CodecLaws]] = {
     "sesp": CodecLaws(lambda: sesp.SespCodec(LINE_BYTES_MAX), test_sesp.singles, _sesp, _sesp_replies, greeting=b"<\n"),
     "smq": CodecLaws(lambda: smq.SmqCodec(MESSAGE_BYTES_MAX), test_smq.singles, _smq, _smq_replies),
@@ -110,6 +155,8 @@ WIRES: Final[dict[str, CodecLaws]] = {
     "pravega": CodecLaws(
         lambda: pravega.PravegaCodec(MESSAGE_BYTES_MAX), test_pravega.plain, _pravega, _pravega_replies
     ),
+    "fujin": CodecLaws(_fujin_codec, test_fujin.plain, _fujin, _fujin_replies),
+    **replies.REPLIES,
 }
 
 TRANSCRIPTS: Final[dict[str, Sequence[bytes]]] = {
@@ -117,5 +164,7 @@ TRANSCRIPTS: Final[dict[str, Sequence[bytes]]] = {
     "smq": [test_smq.WHOLE],
     "faststream": [test_faststream.WHOLE],
     "pravega": [test_pravega.WHOLE, test_storage.WHOLE],
+    "fujin": [test_fujin.WRITER, test_fujin.READER],
+    **replies.TRANSCRIPTS,
 }
 """What the tests say to each codec: here the fuzzer begins."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
 from streamd.access.permits import READ, NotAllowed
-from streamd.batch import LENGTH_TYPE
+from streamd.batch import Batch
 from streamd.groups import Member, Range
 from streamd.store import RecordsTruncated, Run, StoreError
 from streamd.wire import fujin
@@ -133,20 +132,20 @@ class Reader:
         if self.member is None or not protocol.is_open:
             member.give_back(first, end)
             return
-        records = [record for run in runs for record in run.batch.records()]
-        member.give_back(first + len(records), end if records else first)
-        if not records:
+        batch = Batch.joined([run.batch for run in runs])
+        member.give_back(first + batch.count, end if batch.count else first)
+        if not batch.count:
             # Somebody has truncated the topic: these are gone.
             return
         if self._credit is not None:
-            self._credit -= len(records)
-        data = replies.messages(records, None if self._auto_commit else first)
+            self._credit -= batch.count
+        data = replies.messages(batch, None if self._auto_commit else first)
         self._sent_bytes += len(data)
         protocol.tell(data)
         if self._auto_commit:
-            member.done(first, first + len(records))
+            member.done(first, first + batch.count)
         else:
-            member.delivered(first, array(LENGTH_TYPE, map(len, records)))
+            member.delivered(first, batch.lengths)
         if self.member is not None and (wait := protocol.charge()):
             self._turn = protocol.core.clock.callLater(wait, self._next_turn)
 

@@ -11,14 +11,15 @@ for each command: they are only ever echoed, and are put into a run of replies c
 from __future__ import annotations
 
 from abc import abstractmethod
+from array import array
 from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum, auto
 from struct import Struct
 from typing import Final, NamedTuple
 
-from streamd.batch import Batch
+from streamd.batch import LENGTH_TYPE, Batch
 from streamd.wire import WireError
-from streamd.wire.frames import FrameCodec, R, alike
+from streamd.wire.frames import FrameCodec, R, alike, payloads
 from streamd.wire.fujin_replies import ID_BYTES, META, U32, Code, Reply, answers, reader_connected
 
 _HEAD_BYTES: Final = 1 + ID_BYTES
@@ -247,16 +248,19 @@ class FujinCodec(OpcodeCodec[Request]):
         if begin + length > len(data):
             return begin + length
         ids: list[bytes] = []
-        messages: list[bytes] = []
-        stop = self._writes(data, at, data[at + _HEAD_BYTES : place + size], ids, messages)
-        found.append(Write(b"".join(ids), _text(data[place : place + size]), Batch.of(messages)))
+        lengths = array(LENGTH_TYPE)
+        payload: list[bytes] = []
+        stop = self._writes(data, at, data[at + _HEAD_BYTES : place + size], ids, lengths, payload)
+        found.append(Write(b"".join(ids), _text(data[place : place + size]), Batch(lengths, b"".join(payload))))
         return stop
 
     def _too_large(self, data: bytes, at: int, text: str) -> Refused:
         ids = data[at + 1 : at + _HEAD_BYTES]
         return Refused(Code.TOO_LARGE, text, answers(Reply.WRITTEN, ids, Code.TOO_LARGE, text))
 
-    def _writes(self, data: bytes, at: int, topic: bytes, ids: list[bytes], messages: list[bytes]) -> int:
+    def _writes(
+        self, data: bytes, at: int, topic: bytes, ids: list[bytes], lengths: array[int], payload: list[bytes]
+    ) -> int:
         """The whole writes to one topic, given with its length, from here on; returns where they end."""
         end = len(data)
         skip = _HEAD_BYTES + len(topic)
@@ -274,11 +278,13 @@ class FujinCodec(OpcodeCodec[Request]):
             if count > 1:
                 view = memoryview(data)[at : at + frame * count]
                 ids.append(_column(data, at + 1, frame, count))
-                messages += [message for (message,) in Struct(f"{head}x{length}s").iter_unpack(view)]
+                lengths.extend(array(LENGTH_TYPE, (length,)) * count)
+                payload.append(payloads(view, head, length))
                 at += frame * count
             else:
                 ids.append(data[at + 1 : at + _HEAD_BYTES])
-                messages.append(data[at + head : second])
+                lengths.append(length)
+                payload.append(data[at + head : second])
                 at = second
         return at
 

@@ -5,16 +5,23 @@ A run of messages becomes one `Messages` with one batch, and a run of like answe
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
-from streamd.batch import Batch, Buffer
+from streamd.batch import LENGTH_TYPE, Batch, Buffer
 from streamd.wire import WireError
+from streamd.wire.frames import alike, payloads
 from streamd.wire.fujin import Opcode, OpcodeCodec
 from streamd.wire.fujin_replies import META, U32, Code, Reply
 
 DISCONNECT: Final = bytes((Opcode.DISCONNECT,))
 PONG: Final = bytes((Opcode.PING,))
+
+# An answer without an error: its id.
+_ANSWER: Final = Struct(">xIx")
+assert _ANSWER.size == 6
 
 
 def connect_writer(writer: int) -> bytes:
@@ -130,8 +137,17 @@ class FujinReplies(OpcodeCodec[Event]):
 
     def _answer(self, data: bytes, at: int, found: list[Event]) -> int:
         stop, code, text = self._error(data, at + 1 + U32.size)
-        if stop <= len(data):
-            _answered(found, Answers(Reply(data[at]), [U32.unpack_from(data, at + 1)[0]], code, text))
+        if stop > len(data):
+            return stop
+        ids: list[int] = list(U32.unpack_from(data, at + 1))
+        if code == Code.NONE:
+            # Under load thousands follow that differ in their ids alone.
+            frame = _ANSWER.size
+            count = min(alike(data, at, frame, 1), alike(data, stop - 1, frame, 1))
+            if count > 1:
+                stop = at + frame * count
+                ids = [id for (id,) in _ANSWER.iter_unpack(memoryview(data)[at:stop])]
+        _answered(found, Answers(Reply(data[at]), ids, code, text))
         return stop
 
     def _transaction(self, data: bytes, at: int, found: list[Event]) -> int:
@@ -145,28 +161,46 @@ class FujinReplies(OpcodeCodec[Event]):
         end = len(data)
         head = 1 + self._meta_bytes + U32.size
         metas: list[bytes] = []
-        messages: list[bytes] = []
+        lengths = array(LENGTH_TYPE)
+        payload: list[bytes] = []
         while True:
             stop = at + head
             if stop <= end:
                 (length,) = U32.unpack_from(data, stop - U32.size)
-                if messages and length > self._message_bytes_max:
+                if lengths and length > self._message_bytes_max:
                     # Those before it count: it is looked at again alone.
                     break
                 stop += self._checked(length)
             if stop > end:
                 break
-            if self._meta_bytes:
-                metas.append(data[at + 1 : at + 1 + self._meta_bytes])
-            messages.append(data[at + head : stop])
+            # Where two in a row have one length, perhaps those behind them have it too.
+            count = _alike(data, at, head, stop - at) if lengths and length == lengths[-1] else 1
+            if count > 1:
+                stop = at + (stop - at) * count
+                frames = memoryview(data)[at:stop]
+                metas += self._metas(frames, length)
+                lengths.extend(array(LENGTH_TYPE, (length,)) * count)
+                payload.append(payloads(frames, head, length))
+            else:
+                if self._meta_bytes:
+                    metas.append(data[at + 1 : at + 1 + self._meta_bytes])
+                lengths.append(length)
+                payload.append(data[at + head : stop])
             at = stop
             if at >= end or data[at] != Reply.MESSAGE:
                 break
-        if messages:
-            found.append(Messages(metas, Batch.of(messages)))
+        if lengths:
+            found.append(Messages(metas, Batch(lengths, b"".join(payload))))
             # What is not whole is looked at again by the loop that called this.
             return at
         return stop
+
+    def _metas(self, frames: memoryview, length: int) -> list[bytes]:
+        """The metas of messages of one length."""
+        if not self._meta_bytes:
+            return []
+        form = Struct(f"x{self._meta_bytes}s{U32.size + length}x")
+        return [meta for (meta,) in form.iter_unpack(frames)]
 
     def _told(self, data: bytes, at: int, found: list[Event]) -> int:
         found.append(Told(Reply(data[at])))
@@ -190,6 +224,11 @@ class FujinReplies(OpcodeCodec[Event]):
             return begin, code, ""
         stop = begin + self._checked(U32.unpack_from(data, begin - U32.size)[0])
         return stop, code, data[begin:stop].decode("utf-8", "replace")
+
+
+def _alike(data: bytes, at: int, head: int, frame: int) -> int:
+    """How many messages from here on have the same size: at least 1."""
+    return min(alike(data, at, frame, 1), alike(data, at + head - U32.size, frame, U32.size))
 
 
 def _answered(found: list[Event], answer: Answers) -> None:

@@ -5,12 +5,14 @@ The correlation ids of a run of commands are bytes, four for each, and are put i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
 from enum import IntEnum
 from struct import Struct
+from sys import byteorder
 from typing import Final
 
-from streamd.batch import Buffer
+from streamd.batch import Batch
+from streamd.wire.frames import cut
 
 U32: Final = Struct(">I")
 META: Final = Struct(">Q")
@@ -20,6 +22,11 @@ _MESSAGE_HEAD: Final = Struct(">BI")
 assert _MESSAGE_HEAD.size == 5
 _NUMBERED_HEAD: Final = Struct(">BQI")
 assert _NUMBERED_HEAD.size == 13
+_NUMBER_TYPE: Final = "Q"
+assert array(_NUMBER_TYPE).itemsize == META.size
+
+# Larger records are not copied once more to be cut faster.
+_LARGE_BYTES: Final = 1024
 
 TEXT_BYTES_MAX: Final = 1024
 """The text of an error is cut here."""
@@ -84,13 +91,13 @@ def transaction(reply: Reply, ids: bytes) -> bytes:
     return _with_ids(reply, ids, b"")
 
 
-def messages(records: Sequence[Buffer], first: int | None) -> bytes:
+def messages(batch: Batch, first: int | None) -> bytes:
     """Records as they are sent to a reader: with numbers, from `first` on, where it has to acknowledge them."""
+    size = batch.common_size
+    if size is not None:
+        return _same_size(batch, size, first)
+    records = batch.records()
     if first is None:
-        sizes = set(map(len, records))
-        if len(sizes) == 1:
-            # The head is the same for all: let `join` put it before each.
-            return _MESSAGE_HEAD.pack(Reply.MESSAGE, sizes.pop()).join([b"", *records])
         pack = _MESSAGE_HEAD.pack
         return b"".join([part for record in records for part in (pack(Reply.MESSAGE, len(record)), record)])
     numbered = _NUMBERED_HEAD.pack
@@ -101,6 +108,19 @@ def messages(records: Sequence[Buffer], first: int | None) -> bytes:
             for part in (numbered(Reply.MESSAGE, number, len(record)), record)
         ]
     )
+
+
+def _same_size(batch: Batch, size: int, first: int | None) -> bytes:
+    """The head is the same for all but for the number: let `join` put it before each, and write those by columns."""
+    head = _MESSAGE_HEAD.pack(Reply.MESSAGE, size) if first is None else _NUMBERED_HEAD.pack(Reply.MESSAGE, 0, size)
+    some = cut(batch.payload, 0, size) if 0 < size < _LARGE_BYTES else (batch.records(),)
+    data = b"".join([head.join([b"", *records]) for records in some])
+    if first is None:
+        return data
+    numbers = array(_NUMBER_TYPE, range(first, first + batch.count))
+    if byteorder == "little":
+        numbers.byteswap()
+    return _with_columns(data, len(head) + size, numbers.tobytes(), META.size)
 
 
 def _error(code: int, text: str) -> bytes:
@@ -117,7 +137,12 @@ def _with_ids(reply: Reply, ids: bytes, rest: bytes) -> bytes:
     if count == 1:
         return head + ids + rest
     frame = head + bytes(ID_BYTES) + rest
-    found = bytearray(frame * count)
-    for byte in range(ID_BYTES):
-        found[1 + byte :: len(frame)] = ids[byte::ID_BYTES]
+    return _with_columns(frame * count, len(frame), ids, ID_BYTES)
+
+
+def _with_columns(frames: bytes, frame_bytes: int, values: bytes, value_bytes: int) -> bytes:
+    """Frames of one size, with one of the values behind the first byte of each."""
+    found = bytearray(frames)
+    for byte in range(value_bytes):
+        found[1 + byte :: frame_bytes] = values[byte::value_bytes]
     return bytes(found)

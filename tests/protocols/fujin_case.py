@@ -9,6 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
+from streamd.batch import Batch
 from streamd.interfaces import Core
 from streamd.protocols.factory import StreamFactory
 from streamd.protocols.fujin import FujinFactory, FujinSettings, configure
@@ -150,7 +151,7 @@ def written(*ids: int) -> bytes:
 
 def pushed(*messages: bytes, first: int | None = None) -> bytes:
     """Messages as a reader gets them."""
-    return replies.messages(messages, first)
+    return replies.messages(Batch.of(messages), first)
 
 
 def acked(*ids: int) -> bytes:
