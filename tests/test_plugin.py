@@ -108,7 +108,14 @@ class ProviderTests(SynchronousTestCase):
         """
         command = [sys.executable, "-c", textwrap.dedent(script)]
         loaded = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=True).stdout
-        expected = ["streamd.interfaces", "streamd.plugin", "streamd.quic", "streamd.quic.plugin"]
+        expected = [
+            "streamd.interfaces",
+            "streamd.plugin",
+            "streamd.quic",
+            "streamd.quic.plugin",
+            "streamd.tls",
+            "streamd.tls.plugin",
+        ]
         self.assertEqual(sorted(json.loads(loaded)), expected)
 
 
