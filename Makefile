@@ -70,6 +70,6 @@ fuzz: $(FUZZER)
 	$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .trial _trial_temp*
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .trial* _trial_temp*
 	rm -f twisted/plugins/dropin.cache twistd.log*
 	find streamd pyspark_streamd tests benchmarks fuzz twisted -name __pycache__ -type d -prune -exec rm -rf {} +

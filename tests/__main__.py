@@ -1,42 +1,83 @@
 """Runs the tests under trial and ends with one plain line: ``N passed, N failed``.
 
-``python -m tests [module or class …]``. The figures are trial's own, from its last line; where trial ends without
-one (it crashed), there is no such line and the exit status is not 0.
+``python -m tests [module or class …]``. Without arguments all of them run, those of Spark beside the others: they wait
+for Java most of the time. The figures are trial's own, from its last lines; where trial ends without one (it crashed),
+there is no such line and the exit status is not 0.
 """
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
+from tempfile import TemporaryFile
+
+import tests
 
 _SUMMARY = re.compile(r"^(PASSED|FAILED)(?: \((.*)\))?$")
+_BESIDE = "spark"
 
 
-def summary(line: str) -> str | None:
-    """``12 passed, 1 failed`` for trial's last line, None for any other line."""
+def counts(line: str) -> Counter[str] | None:
+    """What trial's last line counts; None for any other line."""
     found = _SUMMARY.match(line)
     if found is None:
         return None
-    counts = {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", found[2] or "")}
-    failed = counts.get("failures", 0) + counts.get("errors", 0) + counts.get("unexpectedSuccesses", 0)
-    text = f"{counts.get('successes', 0)} passed, {failed} failed"
-    skipped = counts.get("skips", 0)
-    return f"{text}, {skipped} skipped" if skipped else text
+    return Counter({name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", found[2] or "")})
+
+
+def summary(counted: Counter[str]) -> str:
+    """``12 passed, 1 failed``."""
+    failed = counted["failures"] + counted["errors"] + counted["unexpectedSuccesses"]
+    text = f"{counted['successes']} passed, {failed} failed"
+    return f"{text}, {counted['skips']} skipped" if counted["skips"] else text
+
+
+def modules() -> list[str]:
+    """All tests but those that run beside the others."""
+    names = [each.name for each in pkgutil.iter_modules(tests.__path__) if each.ispkg or each.name.startswith("test_")]
+    return [f"tests.{name}" for name in names if name != _BESIDE]
+
+
+def trial(where: str, names: list[str]) -> list[str]:
+    """The command that runs these."""
+    return [sys.executable, "-m", "twisted.trial", f"--temp-directory={where}", *names]
 
 
 def main(arguments: list[str]) -> int:
-    """Run trial, show what it says as it says it, and add the line."""
-    command = [sys.executable, "-m", "twisted.trial", "--temp-directory=.trial", *(arguments or ["tests"])]
-    last = None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="backslashreplace") as trial:
-        assert trial.stdout is not None
-        for line in trial.stdout:
-            print(line, end="", flush=True)
-            last = summary(line.rstrip("\n")) or last
-    if last is not None:
-        print(last, flush=True)
-    return trial.returncode or (last is None)
+    """Run trial, show what it says as it says it, what the one beside said behind it, and add the line."""
+    ended: list[Counter[str] | None] = []
+    status = 0
+    with TemporaryFile("w+", errors="backslashreplace") as said:
+        beside = None
+        if not arguments:
+            command = trial(f".trial-{_BESIDE}", [f"tests.{_BESIDE}"])
+            beside = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        command = trial(".trial", arguments or modules())
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="backslashreplace") as first:
+            assert first.stdout is not None
+            ended.append(show(first.stdout))
+        status |= first.returncode
+        if beside is not None:
+            status |= beside.wait()
+            said.seek(0)
+            ended.append(show(said))
+    if None in ended:
+        return status or 1
+    print(summary(sum((each for each in ended if each), Counter())), flush=True)
+    return status
+
+
+def show(lines: Iterable[str]) -> Counter[str] | None:
+    """Print what trial says; returns what it counted."""
+    counted = None
+    for line in lines:
+        print(line, end="", flush=True)
+        counted = counts(line.rstrip("\n")) or counted
+    return counted
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""The last line of ``make test`` says what trial said."""
+"""The last line of ``make test`` says what trial said, of all tests."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.__main__ import summary
+from tests.__main__ import counts, modules, summary
 
 
 class SummaryTests(SynchronousTestCase):
@@ -19,4 +21,12 @@ class SummaryTests(SynchronousTestCase):
             "Ran 3 tests in 1.0s": None,
             "    test_x ... PASSED (successes=3)": None,
         }.items():
-            self.assertEqual(summary(line), expected)
+            counted = counts(line)
+            self.assertEqual(None if counted is None else summary(counted), expected)
+
+    def test_nothing_is_left_out(self) -> None:
+        """Every module and package of tests is run, those of Spark beside the others."""
+        here = Path(__file__).parent
+        packages = {path.parent.name for path in here.glob("*/__init__.py")}
+        found = packages | {path.stem for path in here.glob("test_*.py")}
+        self.assertEqual({f"tests.{name}" for name in found - {"spark"}}, set(modules()))
