@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ class Core:
     """When the daemon started, by that clock."""
     shared: dict[tuple[str, str], Any] = field(default_factory=dict, compare=False)
     """What the endpoints of a protocol have in common, by its name and one of their own: a queue on two is one."""
+    serving: Callable[[], bool] = field(default=lambda: True, compare=False)
+    """Whether every endpoint is up, and the daemon is not about to end."""
 
 
 class IStreamProtocol(Interface):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from streamd.metrics import Traffic
 from streamd.settings import Limits
 
 
@@ -27,6 +28,12 @@ class Load:
         self.connections = 0
         self.refused = 0
         self.held_bytes = 0
+        self.traffic: dict[str, Traffic] = {}
+        """What is counted of each protocol that was spoken, by its name."""
+
+    def traffic_of(self, protocol: str) -> Traffic:
+        """What is counted of one protocol, on all its endpoints together."""
+        return self.traffic.setdefault(protocol, Traffic())
 
     def admit(self) -> bool:
         """Count one more connection, unless that is too many."""

@@ -74,7 +74,14 @@ class StreamdService(Service):
         self._process.prepare(limits.connections_max + settings.open_files_max + FILES_SPARE)
         try:
             self._store = self._open_store()
-            core = Core(self._store, limits, Load(limits), self._reactor, self._reactor.seconds())
+            core = Core(
+                self._store,
+                limits,
+                Load(limits),
+                self._reactor,
+                self._reactor.seconds(),
+                serving=lambda: self._phase is Phase.SERVING,
+            )
             self._starting = _all(self._listen(each, core) for each in self._config.services)
             self._starting.addErrback(self._failed)
             if self._failure is not None:
@@ -120,6 +127,7 @@ class StreamdService(Service):
             raise StartFailed(f"{name} can't listen on {endpoint.endpoint}: {_reason(failure)}")
 
         name = endpoint.protocol.name
+        core.load.traffic_of(name)  # also what nobody has spoken yet is counted: as nothing
         factory = endpoint.protocol.factory(core, endpoint.settings)
         self._factories.append(factory)
         return maybeDeferred(open_port).addCallbacks(opened, refused)

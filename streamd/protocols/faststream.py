@@ -112,16 +112,22 @@ class FastStreamProtocol(StreamProtocol):
 
     def _enqueue(self, request: faststream.Enqueue) -> Reply:
         segment = self.core.store.find_claimed(segment_name(request.stream))
-        return b"" if segment is None else (self.core.store.append(segment, request.batch), b"")
+        if segment is None:
+            return b""
+        self.count_appended(request.batch)
+        return self.core.store.append(segment, request.batch), b""
 
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
         named = (self.core.store.find_claimed(segment_name(stream)) for stream in request.streams)
         # A sealed one takes nothing, and keeps the others from nothing.
         segments = [each for each in named if each is not None and not each.claimed_sealed]
         record = Batch.of([request.record])
+        if not request.all_except and not segments:
+            return b""
+        self.count_appended(record)
         if request.all_except:
             return self.core.store.broadcast(record, without=segments), b""
-        return (self.core.store.fan_out(segments, record), b"") if segments else b""
+        return self.core.store.fan_out(segments, record), b""
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -171,6 +177,7 @@ class FastStreamProtocol(StreamProtocol):
 
     def _told(self, runs: list[Run], request: Rest) -> bytes:
         found = sum([run.batch.count for run in runs])
+        self.count_read(runs)
         data = b"".join([run.batch.payload for run in runs])
         if request.number + found < request.end:
             self.again(request._replace(number=request.number + found))

@@ -77,6 +77,7 @@ class SespProtocol(StreamProtocol):
         if self._topic is None:
             return error_line("NoTopicSelected") * request.count
         stored = self.promise(OK * request.count)
+        self.count_appended(request.batch)
         self.core.store.append_for(stored, self._topic, request.batch)
         return stored
 
@@ -94,6 +95,7 @@ class SespProtocol(StreamProtocol):
             return error_line("None") * count
         found = sum([run.batch.count for run in runs])
         self._offset += found
+        self.count_read(runs)
         if count > found:
             self.again(sesp.Read(count - found))
         return message_lines(list(chain.from_iterable([run.batch.records() for run in runs])))
