@@ -9,8 +9,8 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
-TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77"]
-DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools"]
+TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0"]
+DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools", "types-PyYAML"]
 
 
 def version() -> str:
@@ -36,7 +36,7 @@ setup(
     package_dir={"": "."},
     # twisted.plugins is listed by hand: it has no __init__.py, and must not have one, since it is Twisted's package.
     packages=[*find_packages(include=["streamd", "streamd.*"]), "twisted.plugins"],
-    package_data={"streamd": ["py.typed"]},
+    package_data={"streamd": ["py.typed"], "streamd.http": ["static/*"]},
     data_files=[("share/man/man8", ["man/streamd.8"]), ("share/man/man5", ["man/streamd.toml.5"])],
     install_requires=[
         "twisted>=24.11",
@@ -47,6 +47,7 @@ setup(
         "crc32c>=2.7",
         "aioquic>=1.7,<2",
         "cryptography>=42",
+        "prometheus-client>=0.21",
     ],
     extras_require={
         "spark": ["pyspark>=4.1", "pyarrow", "pandas<3"],

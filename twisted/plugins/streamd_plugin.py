@@ -19,3 +19,6 @@ pravega = StreamProtocol(
 faststream = StreamProtocol(
     "faststream", "streamd.protocols.faststream", "tcp:1273:interface=127.0.0.1", "FastStreamDB"
 )
+http = StreamProtocol(
+    "http", "streamd.http.site", "tcp:4880:interface=127.0.0.1", "the dashboard, /metrics and /healthz"
+)
