@@ -173,11 +173,13 @@ class _File(Resource):
         return self._data
 
 
-class _Nothing(Resource):
-    """What is at every other address."""
+class _Root(Resource):
+    """Knows what there is, and stands for every other address itself."""
 
-    def getChild(self, path: bytes, request: Request) -> Resource:
-        return self
+    def getChildWithDefault(self, path: bytes, request: Request) -> Resource:
+        # Nothing lies below anything.
+        alone = not request.postpath and request.prepath == [path]
+        return self.children.get(path, self) if alone else self
 
     def render(self, request: Request) -> bytes:
         request.setResponseCode(404)
@@ -202,7 +204,7 @@ class HttpSite(Site):
         self._drained: list[Deferred[None]] = []
         self.hosts = frozenset(name.casefold() for name in settings.hosts.split())
         self._events = Events(core, self._sampler, self._survey, settings.streams_max)
-        root = _Nothing()
+        root = _Root()
         for path, (name, content_type) in _STATIC.items():
             root.putChild(path, _File(name, content_type))
         root.putChild(b"events", self._events)

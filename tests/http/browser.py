@@ -23,6 +23,7 @@ _FLAGS = (
     "--disable-sync",
     "--disable-extensions",
     "--hide-scrollbars",
+    "--window-size=1300,1100",
 )
 
 

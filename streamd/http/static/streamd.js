@@ -310,7 +310,7 @@ function showSegment(event) {
     ["Size", `${bytes(segment.offset - segment.first_offset)}, ${rate(size, bytes)}/s`],
     ["Created", moment(segment.created)],
     ["Written", moment(segment.modified) + (segment.sealed ? ", sealed" : "")],
-    ["Writers with an ack level", count(segment.writers)],
+    ["Writers", count(segment.writers)],
     ["Kept", kept(segment.retention)],
   ]);
   $("segment-groups-card").hidden = segment.groups_total === 0;
