@@ -1,7 +1,8 @@
 """Runs the tests under trial and ends with one plain line: ``N passed, N failed``.
 
 ``python -m tests [module or class …]``. The figures are trial's own, from its last line; where trial ends without
-one (it crashed), there is no such line and the exit status is not 0.
+one (it crashed), there is no such line and the exit status is not 0. The line before it says what was not tried for
+want of a browser.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+
+from tests.http.browser import find_browser
 
 _SUMMARY = re.compile(r"^(PASSED|FAILED)(?: \((.*)\))?$")
 
@@ -34,6 +37,8 @@ def main(arguments: list[str]) -> int:
         for line in trial.stdout:
             print(line, end="", flush=True)
             last = summary(line.rstrip("\n")) or last
+    if not arguments and find_browser() is None:
+        print("The dashboard was not tried in a browser: there is no chromium with its chromedriver.", flush=True)
     if last is not None:
         print(last, flush=True)
     return trial.returncode or (last is None)

@@ -82,7 +82,10 @@ class WheelTests(SynchronousTestCase):
             tops, {"streamd", "twisted", *(f"streamd-{__version__}.{each}" for each in ("data", "dist-info"))}
         )
         modules = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd").rglob("*.py")}
-        self.assertEqual({name for name in names if name.startswith("streamd/")}, {*modules, "streamd/py.typed"})
+        static = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd" / "http" / "static").iterdir()}
+        self.assertEqual(
+            {name for name in names if name.startswith("streamd/")}, {*modules, *static, "streamd/py.typed"}
+        )
         for page in ("man8/streamd.8", "man5/streamd.toml.5"):
             self.assertIn(f"streamd-{__version__}.data/data/share/man/{page}", names)
         self.check_sdist(made)
@@ -95,6 +98,7 @@ class WheelTests(SynchronousTestCase):
         with tarfile.open(sdist) as file:
             names = {name.partition("/")[2] for name in file.getnames()}
         wanted = {"LICENSE", "Makefile", "README.md", "etc/streamd.toml", "man/streamd.8", "man/streamd.toml.5"}
+        wanted |= {"etc/prometheus/streamd.rules.yml", "etc/grafana/streamd.json", "streamd/http/static/index.html"}
         self.assertEqual(wanted - names, set())
         self.assertIn("tests/test_wheel.py", names)
         self.assertIn("twisted/plugins/streamd_plugin.py", names)

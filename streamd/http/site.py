@@ -142,11 +142,12 @@ class Guard(Request):
 
 
 class Channel(HTTPChannel):
-    """A connection that is counted."""
+    """A connection that is counted, and closed where its peer asks for more than it takes."""
 
     site: HttpSite
     # Each of our transports can be aborted, which ITransport does not say.
     transport: Any
+    _untaken = False
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -155,6 +156,23 @@ class Channel(HTTPChannel):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
         self.site.left(self)
+
+    def pauseProducing(self) -> None:
+        """The peer does not take what it asked for."""
+        self._untaken = True
+        super().pauseProducing()
+
+    def resumeProducing(self) -> None:
+        """It does again."""
+        self._untaken = False
+        super().resumeProducing()
+
+    def requestDone(self, request: Any) -> None:
+        """Go on with the next request, unless the answers to those before it are still here."""
+        if self._untaken:
+            # A thousand requests fit into what is read at once, and their answers would all be kept.
+            self.persistent = False
+        super().requestDone(request)
 
 
 class _File(Resource):

@@ -70,7 +70,7 @@ class DashboardTests(MonitoringCase):
     def test_names(self) -> None:
         """Each panel asks for metrics that exist, has its own place and one data source that can be chosen."""
         board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-        places = set()
+        places: set[tuple[int, int]] = set()
         for panel in board["panels"]:
             self.assertEqual(panel["datasource"]["uid"], "${datasource}")
             for target in panel["targets"]:
