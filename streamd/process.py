@@ -23,8 +23,9 @@ from twisted.logger import Logger
 # The exit status of sysexits.h for an input/output error.
 EXIT_IO = 74
 
-# Descriptors that are neither connections nor files of the store: log, lock, journal, epoll, listeners, and some room.
-FILES_SPARE = 64
+# Descriptors that are neither connections of the protocols nor files of the store: log, lock, journal, epoll,
+# listeners, who looks at the dashboard, and some room.
+FILES_SPARE = 128
 
 _FATAL_SECONDS_MAX = 1.0
 _GC_THRESHOLDS = (50_000, 20, 100)

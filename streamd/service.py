@@ -93,7 +93,15 @@ class StreamdService(Service):
             self._notifier.status(f"opening {self._config.data_dir}")
             self._store = self._open_store()
             now = self._reactor.seconds()
-            core = Core(self._store, limits, self._load, self._reactor, now, access=Access(self._config.access, now))
+            core = Core(
+                self._store,
+                limits,
+                self._load,
+                self._reactor,
+                now,
+                access=Access(self._config.access, now),
+                serving=lambda: self._phase is Phase.SERVING,
+            )
             reloader = self._reloader = Reloader(self._config, self._read, core, self._log_settings.set_level)
             self._starting = _all(self._listen(each, core, reloader) for each in self._config.services)
             self._starting.addErrback(self._failed)
@@ -152,6 +160,7 @@ class StreamdService(Service):
             raise StartFailed(f"{name} can't listen on {endpoint.endpoint}: {_reason(failure)}")
 
         name = endpoint.protocol.name
+        core.load.traffic_of(name)  # also what nobody has spoken yet is counted: as nothing
         factory = endpoint.protocol.factory(core, endpoint.settings)
         self._factories.append(factory)
         return maybeDeferred(open_port).addCallbacks(opened, refused)

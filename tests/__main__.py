@@ -2,7 +2,7 @@
 
 ``python -m tests [module or class …]``. Without arguments all of them run, those of Spark beside the others: they wait
 for Java most of the time. The figures are trial's own, from its last lines; where trial ends without one (it crashed),
-there is no such line and the exit status is not 0.
+there is no such line and the exit status is not 0. The line before it says what was not tried for want of a browser.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from tempfile import TemporaryFile
 
 import tests
+from tests.http.browser import find_browser
 
 _SUMMARY = re.compile(r"^(PASSED|FAILED)(?: \((.*)\))?$")
 _BESIDE = "spark"
@@ -65,6 +66,8 @@ def main(arguments: list[str]) -> int:
             status |= beside.wait()
             said.seek(0)
             ended.append(show(said))
+    if not arguments and find_browser() is None:
+        print("The dashboard was not tried in a browser: there is no chromium with its chromedriver.", flush=True)
     if None in ended:
         return status or 1
     print(summary(sum((each for each in ended if each), Counter())), flush=True)

@@ -142,7 +142,7 @@ class ManualTests(SynchronousTestCase):
         for line in page("streamd.toml.5").splitlines():
             if found := re.match(r"\.Ss \[+(\w+)\]", line):
                 table = found[1]
-            elif found := re.match(r"\.It Ic (\w+) No = (?:Qq )?(.*)", line):
+            elif found := re.match(r"\.It Ic (\w+) No = (?:Qq ?)?(.*)", line):
                 yield table, found[1], found[2]
 
     def wanted(self) -> Iterator[tuple[str, str, str]]:

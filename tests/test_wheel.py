@@ -82,7 +82,10 @@ class WheelTests(SynchronousTestCase):
         made_of = [f"streamd-{__version__}.{each}" for each in ("data", "dist-info")]
         self.assertEqual(tops, {"streamd", "pyspark_streamd", "twisted", *made_of})
         modules = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd").rglob("*.py")}
-        self.assertEqual({name for name in names if name.startswith("streamd/")}, {*modules, "streamd/py.typed"})
+        static = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd" / "http" / "static").iterdir()}
+        self.assertEqual(
+            {name for name in names if name.startswith("streamd/")}, {*modules, *static, "streamd/py.typed"}
+        )
         for page in ("man8/streamd.8", "man5/streamd.toml.5"):
             self.assertIn(f"streamd-{__version__}.data/data/share/man/{page}", names)
         self.check_sdist(made)
@@ -96,6 +99,7 @@ class WheelTests(SynchronousTestCase):
             names = {name.partition("/")[2] for name in file.getnames()}
         wanted = {"LICENSE", "Makefile", "README.md", "etc/streamd.toml", "man/streamd.8", "man/streamd.toml.5"}
         wanted |= {"etc/systemd/streamd.service", "etc/systemd/streamd.socket", "packaging/install", "packaging/try.py"}
+        wanted |= {"etc/prometheus/streamd.rules.yml", "etc/grafana/streamd.json", "streamd/http/static/index.html"}
         self.assertEqual(wanted - names, set())
         self.assertIn("tests/test_wheel.py", names)
         self.assertIn("twisted/plugins/streamd_plugin.py", names)

@@ -35,9 +35,11 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from streamd.batch import Batch
 from streamd.interfaces import Core
+from streamd.metrics import word_for
 from streamd.protocols.permitted import Permitted
-from streamd.store import StoreError
+from streamd.store import Run, StoreError
 from streamd.wire import Codec, Request, WireError
 
 if TYPE_CHECKING:
@@ -85,12 +87,14 @@ class Phase(Enum):
 class Slot:
     """The place of a reply in the order. The store, and any Deferred, can be told to report to it."""
 
-    __slots__ = ("_protocol", "done", "reply", "request", "sent", "waiting")
+    __slots__ = ("_protocol", "appended", "done", "reply", "request", "sent", "waiting")
 
     def __init__(self, protocol: StreamProtocol, request: Request | None) -> None:
         self._protocol = protocol
         self.request = request
         self.reply: bytes | None = None
+        self.appended: Batch | None = None
+        """What it stores, to be counted when it is on disk."""
         self.sent: Callable[[int], None] | None = None
         """Called once: with how many bytes of the reply were handed to the operating system."""
         self.waiting = False
@@ -127,6 +131,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     def __init__(self, core: Core, codec: Codec) -> None:
         super().__init__(core)
         self.codec = codec
+        self.traffic = core.load.traffic_of(self.name)
         self._phase = Phase.GREETING
         self._pause = 0
         self._greeting = b""
@@ -197,6 +202,14 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         self._wait(self._slot)
         return self._slot
 
+    def count_appended(self, batch: Batch) -> None:
+        """Count these records when what is being performed has succeeded."""
+        self._slot.appended = batch
+
+    def count_read(self, runs: list[Run]) -> None:
+        """Count what was read for the peer."""
+        self.traffic.read(sum([len(run.batch.lengths) for run in runs]), sum([len(run.batch.payload) for run in runs]))
+
     @property
     def is_closed(self) -> bool:
         """Whether the peer is gone."""
@@ -233,7 +246,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     def give_up(self, reason: str) -> None:
         """Close at once: the peer asked for what this protocol has no answer to."""
         self.log.warn("{peer} is cut off by {wire}: {reason}", peer=self.peer, wire=self.name, reason=reason)
-        self.abort()
+        self._cut_off("unanswerable")
 
     def when_sent(self, tell: Callable[[int], None]) -> None:
         """Call this when the reply to what is being performed was handed to the operating system, with its size.
@@ -298,7 +311,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         if head.startswith(_HTTP_METHODS):
             self.log.warn("{peer} speaks HTTP to {wire}", peer=self.peer, wire=self.name)
             self.core.load.refuse("http")
-            self.abort()
+            self._cut_off("http")
             return b""
         if len(head) < _HTTP_METHOD_MAX and any(method.startswith(head) for method in _HTTP_METHODS):
             self._watch_frame(False)
@@ -414,6 +427,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
             except StoreError as error:
                 self._settled(slot)
                 self.note(error)
+                self.traffic.refused[word_for(error)] += 1
                 reply = self.refused(request, error)
         except Exception:
             self._crash(Failure())
@@ -444,6 +458,8 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     def succeeded(self, slot: Slot, result: Any) -> None:
         """What a request waited for has happened."""
         self._settled(slot)
+        if slot.appended is not None:
+            self.traffic.appended(slot.appended)
         self._answer(slot, slot.reply if slot.reply is not None else result)
         if self._phase is not Phase.CLOSED:
             try:
@@ -457,6 +473,8 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
             self._crash(Failure(error))
             return
         self.note(error)
+        slot.appended = None
+        self.traffic.refused[word_for(error)] += 1
         try:
             slot.reply = self.refused(slot.request, error)
         except Exception:
@@ -467,6 +485,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     def _break(self, error: WireError) -> None:
         self.log.warn("{peer} broke {wire}: {error}", peer=self.peer, wire=self.name, error=str(error))
         self.core.load.refuse("broken")
+        self.traffic.cut_off["broken"] += 1
         slot = Slot(self, None)
         self._replies.append(slot)
         self._answer(slot, self.broken(error))
@@ -482,7 +501,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     def _crash(self, failure: Failure) -> None:
         """A bug: it costs this connection, and nobody else anything."""
         self.log.failure("a connection of {wire} failed", failure=failure, wire=self.name)
-        self.abort()
+        self._cut_off("failed")
 
     # -- what goes out -------------------------------------------------------------------------------------------------
 
@@ -646,7 +665,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         else:
             self.log.warn("{peer} did not end what it began to send to {wire}", peer=self.peer, wire=self.name)
             self.core.load.refuse("overdue")
-            self.abort()
+            self._cut_off("overdue")
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -668,6 +687,10 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         if isinstance(self.transport, TLSMemoryBIOProtocol):
             # TLS would wait for the peer's farewell too, which an idle one may never send.
             _below(self.transport).loseConnection()
+
+    def _cut_off(self, reason: str) -> None:
+        self.traffic.cut_off[reason] += 1
+        self.abort()
 
     def abort(self) -> None:
         """Close at once."""

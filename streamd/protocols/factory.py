@@ -43,10 +43,13 @@ class StreamFactory(Factory, metaclass=ABCMeta):
     def joined(self, protocol: StreamProtocol) -> None:
         """A connection is up."""
         self.connections.add(protocol)
+        protocol.traffic.connections += 1
+        protocol.traffic.connected += 1
 
     def left(self, protocol: StreamProtocol) -> None:
         """A connection is gone."""
         self.connections.discard(protocol)
+        protocol.traffic.connections -= 1
         self.core.load.leave(protocol.address)
         if not self.connections:
             drained, self._drained = self._drained, []

@@ -120,6 +120,7 @@ class FastStreamProtocol(StreamProtocol):
         if segment is None:
             return b""
         self.allow_write(segment, request.batch)
+        self.count_appended(request.batch)
         return self.core.store.append(segment, request.batch), b""
 
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
@@ -127,13 +128,19 @@ class FastStreamProtocol(StreamProtocol):
         # A sealed one takes nothing, and keeps the others from nothing.
         segments = [each for each in named if each is not None and not each.claimed_sealed]
         record = Batch.of([request.record])
+        if not request.all_except and not segments:
+            return b""
+        self.count_appended(record)
         if request.all_except:
             if not self.permits.covers(WRITE, NUMBERED):
                 raise NotAllowed(f"all of {NUMBERED}")
             return self.core.store.broadcast(record, without=segments), b""
         # A stream that the peer may not write to is like one that is not there.
         allowed = [segment for segment in segments if self._may_write(segment, record)]
-        return (self.core.store.fan_out(allowed, record), b"") if allowed else b""
+        if not allowed:
+            return b""
+        self.count_appended(record)
+        return self.core.store.fan_out(allowed, record), b""
 
     def _may_write(self, segment: Segment, record: Batch) -> bool:
         try:
@@ -193,6 +200,7 @@ class FastStreamProtocol(StreamProtocol):
 
     def _told(self, runs: list[Run], request: Rest) -> bytes:
         found = sum([run.batch.count for run in runs])
+        self.count_read(runs)
         data = b"".join([run.batch.payload for run in runs])
         if request.number + found < request.end:
             self.again(request._replace(number=request.number + found))

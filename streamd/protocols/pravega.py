@@ -113,7 +113,15 @@ class PravegaProtocol(StreamProtocol):
         return stored.addErrback(self._overlapped, segment, request).addCallback(self._appended, segment, request)
 
     def _store(self, segment: Segment, block: pravega.AppendBlock) -> Deferred[Appended]:
-        return self.core.store.append(segment, block.batch, writer=block.writer, expected=block.offset, level=block.end)
+        stored = self.core.store.append(
+            segment, block.batch, writer=block.writer, expected=block.offset, level=block.end
+        )
+        return stored.addCallback(self._stored, block)
+
+    def _stored(self, place: Appended, block: pravega.AppendBlock) -> Appended:
+        if not place.duplicate:
+            self.traffic.appended(block.batch)
+        return place
 
     def _overlapped(self, failure: Failure, segment: Segment, block: pravega.AppendBlock) -> Any:
         """The level that it collides with was itself on its way to the disk: go on from there."""
@@ -160,7 +168,9 @@ class PravegaProtocol(StreamProtocol):
         if runs:
             # The first run begins with the record that holds the offset.
             data = _within(data, request.offset - runs[0].offset, bytes_max)
-        at_tail = request.offset + sum(map(len, data)) >= segment.offset
+        told_bytes = sum(map(len, data))
+        self.traffic.read(sum([run.batch.count for run in runs]), told_bytes)
+        at_tail = request.offset + told_bytes >= segment.offset
         return pravega.segment_read(request.name, request.offset, at_tail, at_tail and segment.sealed, data)
 
     def _wait_at_tail(self, segment: Segment, request: pravega.ReadSegment) -> None:

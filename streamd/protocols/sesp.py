@@ -83,6 +83,7 @@ class SespProtocol(StreamProtocol):
             return error_line("NoTopicSelected") * request.count
         self.allow_write(self._topic, request.batch)
         stored = self.promise(OK * request.count)
+        self.count_appended(request.batch)
         self.core.store.append_for(stored, self._topic, request.batch)
         return stored
 
@@ -101,6 +102,7 @@ class SespProtocol(StreamProtocol):
             return error_line("None") * count
         found = sum([run.batch.count for run in runs])
         self._offset += found
+        self.count_read(runs)
         if count > found:
             self.again(sesp.Read(count - found))
         return message_lines(list(chain.from_iterable([run.batch.records() for run in runs])))

@@ -117,6 +117,7 @@ class SmqProtocol(StreamProtocol):
 
     def _push(self, request: smq.Push) -> Reply:
         reply = smq.PUSHED * request.messages
+        self.count_appended(request.batch)
         try:
             segment = self._queue.segment()
         except NoSuchSegment:
@@ -173,6 +174,7 @@ class SmqProtocol(StreamProtocol):
             return b""
         if messages > found:
             self.again(smq.Pull(messages - found))
+        self.count_read(runs)
         reply = b"".join(
             [
                 smq.replies(tag, [record for run in same for record in run.batch.records()])

@@ -18,6 +18,8 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from streamd.metrics import CompactionCounts
+
 if TYPE_CHECKING:
     from streamd.store.store import Store
 
@@ -55,6 +57,7 @@ class Compaction(ProcessProtocol):
         self._restart: IDelayedCall | None = None
         self._watch: IDelayedCall | None = None
         self._ended: Deferred[None] | None = None
+        self.counted = CompactionCounts()
         self.transport: IProcessTransport | None = None
         store.on_closed_file(self._ask)
 
@@ -68,8 +71,14 @@ class Compaction(ProcessProtocol):
         self._phase = Phase.RUNNING
         self._asked = 0
         self._restart = None
+        self.counted.starts += 1
         self._reactor.spawnProcess(self, command[0], command, env=environment)
         self._ask()
+
+    @property
+    def running(self) -> bool:
+        """Whether there is such a process now."""
+        return self._phase is Phase.RUNNING
 
     def stop(self) -> Deferred[None]:
         """End the process. What it was doing is done again next time."""
@@ -129,14 +138,18 @@ class Compaction(ProcessProtocol):
         if "folded" in said:
             self._delay = _RESTART_SECONDS
             self._folded = said["folded"]
+            self.counted.folds += 1
+            self.counted.pack_bytes += said["bytes"]
             self._log.debug(
                 "journal files up to {file} are folded into pack {pack}", file=said["folded"], pack=said["pack"]
             )
             self._store.folded(said["folded"]).addErrback(self._could_not, "remove journal files")
         elif "merged" in said:
+            self.counted.merges += 1
             self._log.debug("packs {packs} are merged into {into}", packs=said["merged"], into=said["into"])
             self._store.merged(said["merged"]).addErrback(self._could_not, "remove packs")
         else:
+            self.counted.failures += 1
             self._log.error("the compactor failed: {reason}", reason=said["failed"])
 
     def _could_not(self, failure: Failure, what: str) -> None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from streamd.store import journal, pack
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.segment import PACKS
+from streamd.store.usage import Usage, usage
 
 
 class StoreFiles:
@@ -48,6 +49,10 @@ class StoreFiles:
                 self._disk.unlink(self.path(number))
             except FileNotFoundError:
                 pass  # somebody was faster
+
+    def usage(self) -> Usage:
+        """How much room there is, and how much the store takes of it. Slow: for a thread."""
+        return usage(self._journal, self._packs)
 
     def forget(self, numbers: list[int]) -> None:
         """Do not keep these open."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
+from streamd.metrics import CommitCounts
 from streamd.store.commit import Commit, IWriter, Waiter
 from streamd.store.errors import StoreError, StoreReadOnly
 from streamd.store.frame import Entry
@@ -73,6 +74,7 @@ class Pipeline:
         self.names: dict[Name, Segment | None] = {}
         """Names that pending commits give to a segment, or, None, take away."""
         self.commits = 0
+        self.counted = CommitCounts()
 
     @property
     def pending_bytes(self) -> int:
@@ -88,6 +90,16 @@ class Pipeline:
     def full(self) -> bool:
         """Whether the disk was found full just now."""
         return self._refused_at is not None and self._seconds() - self._refused_at < _FULL_SECONDS
+
+    @property
+    def refused(self) -> bool:
+        """Whether the last commit found no room. The next one may find some."""
+        return self._refused_at is not None
+
+    @property
+    def waits_for_fold(self) -> bool:
+        """Whether writers wait for the compactor."""
+        return self._waiting_for_fold
 
     def claimed(self, name: Name) -> Segment | None:
         """Who has this name, once everything pending is on disk."""
@@ -149,6 +161,7 @@ class Pipeline:
             self._fly()
         elif not self._waiting_for_fold:
             self._waiting_for_fold = True
+            self.counted.waits += 1
             self._log.warn(
                 "writers wait for the compactor: {files} journal files with {entries} entries are not folded",
                 files=len(unfolded),
@@ -185,7 +198,9 @@ class Pipeline:
             self._fail(error)
             return
         self._refused_at = None
-        self.pace.took(commit.bytes, self._seconds() - self._flown_at)
+        seconds = self._seconds() - self._flown_at
+        self.pace.took(commit.bytes, seconds)
+        self.counted.landed(commit.bytes, len(commit.entries), seconds)
         assert commit.frame is not None
         _, _, headers, bodies, timestamp = commit.frame
         apply = self._segments.apply
@@ -230,6 +245,7 @@ class Pipeline:
         assert flying is not None
         self._log.error("the disk is full, writes are refused: {error}", error=str(error))
         self._refused_at = self._seconds()
+        self.counted.failed += 1
         self._flying = None
         self.gathering = Commit(gathering.number + 1, flying.sequence)
         self.names.clear()

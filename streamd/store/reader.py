@@ -14,6 +14,7 @@ from streamd.store.packed import PackedIndex
 from streamd.store.read import Run, Want, check_retained, decode, enough, fetch, own_runs, plan, source_of, source_want
 from streamd.store.segment import PACKS, Extent, Segment
 from streamd.store.segments import Segments
+from streamd.store.usage import Usage
 
 
 def _at_once(call: Callable[[], None]) -> None:
@@ -135,6 +136,11 @@ class Reader:
     def needed_broadcast(self) -> Deferred[int | None]:
         """The first broadcast record that an extent in the catalog stands for."""
         found: Deferred[int | None] = self._threads.run(self._packed.needed_broadcast)
+        return found
+
+    def usage(self) -> Deferred[Usage]:
+        """How much room there is, and how much the store takes of it."""
+        found: Deferred[Usage] = self._threads.run(self._files.usage)
         return found
 
     def remove(self, files: list[int]) -> Deferred[None]:

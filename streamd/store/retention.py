@@ -15,6 +15,7 @@ from twisted.internet.task import Cooperator, LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from streamd.metrics import RetentionCounts
 from streamd.settings import RetentionRule
 from streamd.store.errors import StoreError
 from streamd.store.segment import Segment
@@ -58,6 +59,7 @@ class Retention:
         """When a segment was read, where that may keep it."""
         self._since = 0.0
         """What was read before that is not known."""
+        self.counted = RetentionCounts()
         self._use(rules)
 
     def replace(self, rules: Sequence[RetentionRule]) -> None:
@@ -93,7 +95,11 @@ class Retention:
 
     def sweep(self) -> Deferred[None]:
         """Look at every segment once; fires when all is on disk."""
-        return self._cooperator.coiterate(self._sweep()).addCallback(lambda _: self._store.tidy())
+        return self._cooperator.coiterate(self._sweep()).addCallback(self._swept)
+
+    def _swept(self, _: object) -> None:
+        self.counted.sweeps += 1
+        self._store.tidy()
 
     def _sweep(self) -> Iterator[Deferred[None] | None]:
         now = self._clock.seconds()
@@ -139,9 +145,12 @@ class Retention:
             return None
         self._log.info("{segment} was idle for {seconds} s and is deleted", segment=segment, seconds=idle_seconds_max)
         try:
-            return self._store.delete(segment).addErrback(self._refused, segment)
+            return self._store.delete(segment).addCallbacks(self._deleted, self._refused, errbackArgs=(segment,))
         except StoreError:
             return None
+
+    def _deleted(self, _: None) -> None:
+        self.counted.deletions += 1
 
     def _trim(self, segment: Segment, rule: RetentionRule) -> Deferred[None] | None:
         number = segment.number - rule.records_max if rule.records_max else 0
@@ -157,7 +166,9 @@ class Retention:
     async def _truncate(self, segment: Segment, number: int, offset: int, age_seconds_max: float) -> None:
         first = await self._first_kept(segment, number, offset, age_seconds_max)
         if first > segment.first_number:
+            before = segment.first_number
             await self._store.truncate(segment, first)
+            self.counted.truncated_records += max(segment.first_number - before, 0)
         elif age_seconds_max:
             # Nothing is old enough. To ask again at each sweep, of each idle segment, would be most of the work.
             self._asked[segment.id] = self._clock.seconds() + age_seconds_max * _AGE_SLACK

@@ -29,6 +29,8 @@ class Segments:
         """Those of `by_name` whose name is a number behind a prefix: some protocols want all of these at once."""
         self.hidden: dict[str, Segment] = {}
         """Hidden segments, which have names of their own."""
+        self.grouped: set[Segment] = set()
+        """Those that have reader groups."""
         self.broadcast = Broadcast()
         """What goes to all numbered segments."""
         self.listening: set[Segment] = set()
@@ -164,6 +166,8 @@ class Segments:
             return
         # A segment that is deleted later in the same frame may still have the name: the newer one wins.
         self.names_of(segment)[segment.name] = segment
+        if segment.groups:
+            self.grouped.add(segment)
         if isinstance(segment, Numbered):
             self.numbered[segment.name] = segment
 
@@ -211,6 +215,7 @@ class Segments:
         if kind == Kind.DELETE:
             segment.deleted = True
             segment.index = None
+            self.grouped.discard(segment)
             del self.by_id[segment.id]
             names = self.names_of(segment)
             if names.get(segment.name) is segment:
@@ -224,12 +229,16 @@ class Segments:
             segment.set_level(header.writer, header.level)
         elif kind == Kind.GROUP_SET:
             segment.set_group(str(body, "utf-8"), header.number)
+            self.grouped.add(segment)
         elif kind == Kind.GROUP_ACK:
             name, rest = decode_keyed(body)
             segment.group(name.decode()).add(iter_unpack("<QQ", rest))
+            self.grouped.add(segment)
         elif kind == Kind.GROUP_DROP:
             if segment.groups is not None:
                 segment.groups.pop(str(body, "utf-8"), None)
+            if not segment.groups:
+                self.grouped.discard(segment)
         elif kind == Kind.ATTRIBUTE:
             key, value = decode_keyed(body)
             segment.set_attribute(key, value if header.count else None)

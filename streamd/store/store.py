@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred, succeed
 
+from streamd.metrics import CommitCounts
 from streamd.settings import StoreSettings
 from streamd.store.appending import Appending
 from streamd.store.broadcast import Numbered, new_segment
@@ -35,6 +36,7 @@ from streamd.store.reader import Reader, Threads
 from streamd.store.retention import Retention
 from streamd.store.segment import PACKS, Segment
 from streamd.store.segments import Segments
+from streamd.store.usage import Usage
 
 # Segments that are told of a fold in one turn of the reactor.
 _SEGMENTS_AT_ONCE: Final = 1000
@@ -117,6 +119,10 @@ class Store(Appending):
         """The names of all segments, in the order of their creation."""
         return list(self._segments.by_name)
 
+    def grouped(self) -> list[Segment]:
+        """All segments that have reader groups."""
+        return list(self._segments.grouped)
+
     def __len__(self) -> int:
         return len(self._segments.by_name)
 
@@ -131,9 +137,38 @@ class Store(Appending):
         return self._pipeline.commits
 
     @property
+    def counted(self) -> CommitCounts:
+        """What became of commits since the start."""
+        return self._pipeline.counted
+
+    @property
     def read_only(self) -> bool:
         """Whether appends are refused just now."""
         return self._pipeline.closing or self._pipeline.full
+
+    @property
+    def was_full(self) -> bool:
+        """Whether the last commit found no room. Nobody knows before the next one whether there is some now."""
+        return self._pipeline.refused
+
+    @property
+    def closing(self) -> bool:
+        """Whether the store takes nothing more."""
+        return self._pipeline.closing
+
+    @property
+    def waits_for_fold(self) -> bool:
+        """Whether writers wait for the compactor."""
+        return self._pipeline.waits_for_fold
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of a journal file: so much room the next one wants."""
+        return self._settings.journal_file_bytes
+
+    def usage(self) -> Deferred[Usage]:
+        """How much room the store takes on its disk, and how much there is."""
+        return self._reader.usage()
 
     @property
     def sync(self) -> str:
@@ -304,6 +339,11 @@ class Store(Appending):
     def unfolded_entries(self) -> int:
         """Entries of the journal that are in memory because no pack has them yet."""
         return sum(self._segments.entries_in.values())
+
+    @property
+    def unfolded_bytes(self) -> int:
+        """And the bytes that they hold."""
+        return sum(self._segments.bytes_in.values())
 
     def tidy(self) -> None:
         """Let room come back that was freed, also where nothing else happens. To be called now and then."""

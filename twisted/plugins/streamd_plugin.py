@@ -22,3 +22,6 @@ faststream = StreamProtocol(
     "faststream", "streamd.protocols.faststream", "tcp:1273:interface=127.0.0.1", "FastStreamDB"
 )
 fujin = StreamProtocol("fujin", "streamd.protocols.fujin", "quic:4848:interface=127.0.0.1", "Fujin over QUIC")
+http = StreamProtocol(
+    "http", "streamd.http.site", "tcp:4880:interface=127.0.0.1", "the dashboard, /metrics and /healthz"
+)

@@ -1,0 +1,168 @@
+"""``/events``: all that one page of the dashboard shows, as one stream of server-sent events.
+
+Each second brings one event with everything that has changed. A peer that does not take them is left out until it has
+taken the last ones, so what is kept for it is bounded; one that takes nothing for long is cut off.
+
+``/events?search=…&sort=…&page=…`` is for the overview, ``/events?segment=…&from=…`` for one segment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.http import BAD_REQUEST, SERVICE_UNAVAILABLE
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+from zope.interface import implementer
+
+from streamd.http.health import TEXT
+from streamd.http.sampling import Sampler
+from streamd.http.survey import Survey
+from streamd.http.views import BadQuestion, Overview, SegmentView, number_of, query_of
+from streamd.interfaces import Core
+
+EVENT_SECONDS: Final = 1.0
+
+# A browser that lost the stream asks again after this.
+_RETRY_SECONDS: Final = 3.0
+
+# A peer that has taken nothing for so long is gone, or does not want it.
+_STUCK_SECONDS_MAX: Final = 60.0
+
+
+class View(Protocol):
+    """What a page shows."""
+
+    async def event(self) -> Mapping[str, Any]:
+        """All that is to be shown now."""
+
+
+@implementer(IPushProducer)
+class Stream:
+    """One page's stream of events."""
+
+    _log = Logger()
+
+    def __init__(self, request: Request, view: View, core: Core, on_end: Callable[[Stream], None]) -> None:
+        self._request = request
+        self._view = view
+        self._core = core
+        self._on_end = on_end
+        self._stuck_since: float | None = None
+        self._loop: Any = LoopingCall(self._tick)
+        self._loop.clock = core.clock
+        request.notifyFinish().addBoth(self._ended)
+
+    def start(self) -> None:
+        """Send the first event, and the next ones as time goes by."""
+        self._request.setHeader(b"content-type", b"text/event-stream; charset=utf-8")
+        self._request.write(b"retry: %d\n\n" % (_RETRY_SECONDS * 1000))
+        self._request.registerProducer(self, True)
+        self._loop.start(EVENT_SECONDS).addErrback(self._failed)
+
+    def end(self) -> None:
+        """The daemon ends."""
+        self._stop()
+        self._request.unregisterProducer()
+        self._request.finish()
+
+    def pauseProducing(self) -> None:
+        """The peer has not taken what was sent."""
+        self._stuck_since = self._core.clock.seconds()
+
+    def resumeProducing(self) -> None:
+        """It has."""
+        self._stuck_since = None
+
+    def stopProducing(self) -> None:
+        """It is gone."""
+
+    async def _event(self) -> None:
+        event = await self._view.event()
+        if self._loop.running and self._stuck_since is None:
+            self._request.write(b"data: %s\n\n" % json.dumps(event).encode())
+
+    def _tick(self) -> Deferred[None] | None:
+        if self._stuck_since is None:
+            return Deferred.fromCoroutine(self._event())
+        if self._core.clock.seconds() - self._stuck_since > _STUCK_SECONDS_MAX:
+            # Not in order: that would wait for the peer to take the rest.
+            channel: Any = self._request.channel
+            channel.transport.abortConnection()
+        return None
+
+    def _failed(self, failure: Failure) -> None:
+        """A bug: it costs this stream."""
+        self._log.failure("a page's events can't be told", failure)
+        self._request.loseConnection()
+
+    def _ended(self, _: object) -> None:
+        self._stop()
+        self._on_end(self)
+
+    def _stop(self) -> None:
+        if self._loop.running:
+            self._loop.stop()
+
+
+class Events(Resource):
+    """Begins a stream for each page that asks for one, up to a limit."""
+
+    isLeaf = True
+
+    def __init__(self, core: Core, sampler: Sampler, survey: Survey, streams_max: int) -> None:
+        super().__init__()
+        self._core = core
+        self._sampler = sampler
+        self._survey = survey
+        self._streams_max = streams_max
+        self._streams: set[Stream] = set()
+
+    def render_GET(self, request: Request) -> bytes | int:
+        """Begin a stream, or say why not."""
+        if len(self._streams) >= self._streams_max:
+            return _refuse(request, SERVICE_UNAVAILABLE, "too many pages are open, see http.streams_max")
+        try:
+            view = self._view(_arguments(request))
+        except BadQuestion as error:
+            return _refuse(request, BAD_REQUEST, str(error))
+        if request.method == b"HEAD":
+            return b""
+        stream = Stream(request, view, self._core, self._streams.discard)
+        self._streams.add(stream)
+        stream.start()
+        return NOT_DONE_YET
+
+    def end(self) -> None:
+        """End all streams: the daemon does."""
+        for stream in list(self._streams):
+            stream.end()
+
+    def _view(self, arguments: Mapping[str, str]) -> View:
+        name = arguments.get("segment")
+        if name is None:
+            return Overview(self._core, self._sampler, self._survey, query_of(arguments))
+        first = number_of(arguments, "from", 0) if "from" in arguments else None
+        return SegmentView(self._core, self._survey, name, first)
+
+
+def _arguments(request: Request) -> dict[str, str]:
+    """What stands behind the question mark; of two of a name, the first."""
+    found: dict[bytes, list[bytes]] = request.args or {}
+    try:
+        return {name.decode(): values[0].decode() for name, values in found.items()}
+    except UnicodeDecodeError:
+        raise BadQuestion("not UTF-8")
+
+
+def _refuse(request: Request, code: int, reason: str) -> bytes:
+    request.setResponseCode(code)
+    request.setHeader(b"content-type", TEXT)
+    return f"{reason}\n".encode()

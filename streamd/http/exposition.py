@@ -1,0 +1,211 @@
+"""``/metrics``: what is counted, under the names and units that Prometheus expects.
+
+The table below is all there is, beside ``process_…``, which `prometheus_client` adds. A label has few values, whatever
+people do: protocols and reasons, never segments.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from twisted.internet.defer import Deferred
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from streamd import __version__
+from streamd.http.health import reason_not_ready, respond
+from streamd.http.survey import Groups, Survey
+from streamd.interfaces import Core
+from streamd.metrics import CompactionCounts, RetentionCounts, Traffic
+from streamd.store.pipeline import UNFOLDED_ENTRIES_MAX
+from streamd.store.usage import Usage
+
+
+class Seen(NamedTuple):
+    """All that is told of, at one moment."""
+
+    core: Core
+    usage: Usage
+    groups: Groups
+
+    @property
+    def compaction(self) -> CompactionCounts:
+        """What the compactor did; nothing, where there is none."""
+        compaction = self.core.store.compaction
+        return CompactionCounts() if compaction is None else compaction.counted
+
+    @property
+    def retention(self) -> RetentionCounts:
+        """What retention did; nothing, where there is none."""
+        retention = self.core.store.retention
+        return RetentionCounts() if retention is None else retention.counted
+
+
+_GAUGES: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
+    ("ready", "1 where /readyz says so.", lambda seen: reason_not_ready(seen.core, seen.usage) is None),
+    ("store_writable", "1 where appends are taken, 0 where the disk is full.", lambda s: not s.core.store.read_only),
+    ("segments", "Segments, hidden ones not counted.", lambda seen: len(seen.core.store)),
+    ("hidden_segments", "Hidden segments.", lambda seen: len(seen.core.store.hidden_segments())),
+    ("pending_bytes", "Bytes that wait for their commit.", lambda seen: seen.core.store.pending_bytes),
+    ("held_bytes", "Bytes buffered for all connections.", lambda seen: seen.core.load.held_bytes),
+    ("held_limit_bytes", "limits.buffered_bytes_max.", lambda seen: seen.core.limits.buffered_bytes_max),
+    ("connections_limit", "limits.connections_max.", lambda seen: seen.core.limits.connections_max),
+    ("journal_files", "Journal files.", lambda seen: seen.usage.journal_files),
+    ("journal_bytes", "Bytes allocated for journal files.", lambda seen: seen.usage.journal_bytes),
+    ("pack_files", "Packs.", lambda seen: seen.usage.pack_files),
+    ("pack_bytes", "Bytes allocated for packs.", lambda seen: seen.usage.pack_bytes),
+    ("catalog_bytes", "Bytes allocated for the catalog and small files.", lambda seen: seen.usage.other_bytes),
+    ("disk_free_bytes", "Bytes that the daemon may still write on its disk.", lambda seen: seen.usage.free_bytes),
+    ("disk_size_bytes", "The size of that disk.", lambda seen: seen.usage.disk_bytes),
+    ("unfolded_entries", "Journal entries that no pack has yet.", lambda seen: seen.core.store.unfolded_entries),
+    ("unfolded_entries_limit", "Where writers wait for the compactor.", lambda seen: UNFOLDED_ENTRIES_MAX),
+    ("unfolded_bytes", "Bytes of these entries.", lambda seen: seen.core.store.unfolded_bytes),
+    ("writers_waiting", "1 while writers wait for the compactor.", lambda seen: seen.core.store.waits_for_fold),
+    (
+        "compactor_running",
+        "1 while the compactor's process runs.",
+        lambda seen: seen.core.store.compaction is not None and seen.core.store.compaction.running,
+    ),
+    ("reader_groups", "Reader groups.", lambda seen: seen.groups.total),
+    ("reader_group_lag_records", "Records that reader groups have not acknowledged.", lambda s: s.groups.lag_records),
+    (
+        "reader_group_lag_worst_records",
+        "The same for the reader group that is furthest behind.",
+        lambda seen: seen.groups.lag_records_max,
+    ),
+)
+
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
+    ("commit_bytes", "Bytes of commits on disk.", lambda seen: seen.core.store.counted.bytes),
+    ("commit_entries", "Entries of commits on disk.", lambda seen: seen.core.store.counted.entries),
+    ("writer_waits", "Times that writers began to wait for the compactor.", lambda s: s.core.store.counted.waits),
+    ("connections_slowed", "Times that a connection had to wait for its rate.", lambda seen: seen.core.load.slowed),
+    ("folds", "Folds of journal files into a pack.", lambda seen: seen.compaction.folds),
+    ("fold_bytes", "Bytes of packs that folds wrote.", lambda seen: seen.compaction.pack_bytes),
+    ("merges", "Merges of packs.", lambda seen: seen.compaction.merges),
+    ("compactor_starts", "Starts of the compactor's process.", lambda seen: seen.compaction.starts),
+    ("compactor_failures", "Failures that the compactor told of.", lambda seen: seen.compaction.failures),
+    ("retention_sweeps", "Looks of retention at all segments.", lambda seen: seen.retention.sweeps),
+    (
+        "retention_truncated_records",
+        "Records that retention dropped.",
+        lambda seen: seen.retention.truncated_records,
+    ),
+    ("retention_deleted_segments", "Segments that retention deleted.", lambda seen: seen.retention.deletions),
+)
+
+_BY_PROTOCOL: Final[tuple[tuple[str, str, Callable[[Traffic], float]], ...]] = (
+    ("connections_opened", "Connections that were made.", lambda traffic: traffic.connected),
+    ("appended_records", "Records stored for peers, each counted once.", lambda traffic: traffic.appended_records),
+    ("appended_bytes", "Bytes of these records.", lambda traffic: traffic.appended_bytes),
+    ("read_records", "Records read for peers.", lambda traffic: traffic.read_records),
+    ("read_bytes", "Bytes told of them.", lambda traffic: traffic.read_bytes),
+)
+
+_BY_REASON: Final[tuple[tuple[str, str, Callable[[Traffic], Counter[str]]], ...]] = (
+    ("requests_refused", "Requests that the store refused.", lambda traffic: traffic.refused),
+    ("connections_cut_off", "Connections that the daemon ended.", lambda traffic: traffic.cut_off),
+)
+
+
+def families(seen: Seen) -> Iterator[Metric]:
+    """Every metric with its value of this moment."""
+    build = {"version": __version__, "python": platform.python_version()}
+    yield InfoMetricFamily("streamd_build", "The version of streamd.", value=build)
+    for name, text, value in _GAUGES:
+        yield GaugeMetricFamily(f"streamd_{name}", text, value=float(value(seen)))
+    for name, text, value in _COUNTERS:
+        yield CounterMetricFamily(f"streamd_{name}", text, value=float(value(seen)))
+    refusals = CounterMetricFamily("streamd_refusals", "Connections and requests refused.", labels=["reason"])
+    for reason, times in seen.core.load.refusals.items():
+        refusals.add_metric([reason], times)
+    yield refusals
+    yield from _commits(seen.core)
+    yield from _traffic(seen.core.load.traffic)
+
+
+def _commits(core: Core) -> Iterator[Metric]:
+    counted = core.store.counted
+    commits = CounterMetricFamily("streamd_commits", "Commits, by what became of them.", labels=["result"])
+    commits.add_metric(["stored"], core.store.commits)
+    commits.add_metric(["no_room"], counted.failed)
+    yield commits
+    sums = list(accumulate(counted.took.counts))
+    bounds = [*map(str, counted.took.bounds), "+Inf"]
+    yield HistogramMetricFamily(
+        "streamd_commit_seconds",
+        "From when a commit is given to the disk until it takes effect.",
+        buckets=list(zip(bounds, map(float, sums), strict=True)),
+        sum_value=counted.took.seconds,
+    )
+
+
+def _traffic(traffic: dict[str, Traffic]) -> Iterator[Metric]:
+    connections = GaugeMetricFamily("streamd_connections", "Connections now.", labels=["protocol"])
+    for protocol, each in traffic.items():
+        connections.add_metric([protocol], each.connections)
+    yield connections
+    for name, text, value in _BY_PROTOCOL:
+        family = CounterMetricFamily(f"streamd_{name}", text, labels=["protocol"])
+        for protocol, each in traffic.items():
+            family.add_metric([protocol], value(each))
+        yield family
+    for name, text, counts in _BY_REASON:
+        family = CounterMetricFamily(f"streamd_{name}", text, labels=["protocol", "reason"])
+        for protocol, each in traffic.items():
+            for reason, count in counts(each).items():
+                family.add_metric([protocol, reason], count)
+        yield family
+
+
+class _Collector(Collector):
+    """Tells a registry what was seen last."""
+
+    def __init__(self) -> None:
+        self.seen: Seen | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric; none before anything was seen."""
+        if self.seen is not None:
+            yield from families(self.seen)
+
+
+class Metrics(Resource):
+    """The page that Prometheus reads. What is slow is looked up first, without holding anybody up."""
+
+    isLeaf = True
+
+    def __init__(self, core: Core, survey: Survey) -> None:
+        super().__init__()
+        self._core = core
+        self._survey = survey
+        self._collector = _Collector()
+        # Not the library's own registry, which whatever else is in the process shares.
+        self._registry = CollectorRegistry()
+        self._registry.register(self._collector)
+        ProcessCollector(registry=self._registry)
+
+    def render_GET(self, request: Request) -> int:
+        """All metrics, in the format that is asked for."""
+        respond(request, Deferred.fromCoroutine(self._told(request)))
+        return NOT_DONE_YET
+
+    async def _told(self, request: Request) -> bytes:
+        self._collector.seen = Seen(self._core, await self._survey.usage(), await self._survey.groups())
+        encode, content_type = choose_encoder(request.getHeader("accept") or "")
+        request.setHeader(b"content-type", content_type.encode())
+        return encode(self._registry)

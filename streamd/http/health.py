@@ -1,0 +1,98 @@
+"""``/healthz``: the daemon is alive. ``/readyz``: it can be given work, or why it can't."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+from twisted.web.http import SERVICE_UNAVAILABLE
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from streamd.http.survey import Survey
+from streamd.interfaces import Core
+from streamd.store.usage import Usage
+
+TEXT = b"text/plain; charset=utf-8"
+
+
+def reason_not_ready(core: Core, usage: Usage | None) -> str | None:
+    """Why nothing should be asked of the daemon now, in a few words; None where it is ready.
+
+    The store was recovered before anything listened, so nobody sees it before that. After a full disk nobody knows that
+    there is room again until something is written, and perhaps nobody writes to what is not ready: so a look at the
+    disk decides.
+    """
+    if core.store.closing:
+        return "the store is closing"
+    if not core.serving():
+        return "the daemon is starting or stopping"
+    if core.store.read_only:
+        return "the disk is full"
+    if core.store.was_full and usage is not None and usage.free_bytes < core.store.file_bytes:
+        return "the disk is full"
+    return None
+
+
+async def not_ready(core: Core, survey: Survey) -> str | None:
+    """The same, with a look at the disk where that matters."""
+    usage: Usage | None = None
+    if core.store.was_full:
+        try:
+            usage = await survey.usage()
+        except OSError as error:
+            return f"the data directory can't be looked at: {error}"
+    return reason_not_ready(core, usage)
+
+
+class Healthz(Resource):
+    """Answers: that is all there is to say."""
+
+    isLeaf = True
+
+    def render_GET(self, request: Request) -> bytes:
+        """One word."""
+        request.setHeader(b"content-type", TEXT)
+        return b"alive\n"
+
+
+class Readyz(Resource):
+    """200 and ``ready``, or 503 and the reason."""
+
+    isLeaf = True
+
+    def __init__(self, core: Core, survey: Survey) -> None:
+        super().__init__()
+        self._core = core
+        self._survey = survey
+
+    def render_GET(self, request: Request) -> int:
+        """Look, and answer."""
+        request.setHeader(b"content-type", TEXT)
+        asked = Deferred.fromCoroutine(not_ready(self._core, self._survey))
+        respond(request, asked.addCallback(self._told, request))
+        return NOT_DONE_YET
+
+    def _told(self, reason: str | None, request: Request) -> bytes:
+        if reason is None:
+            return b"ready\n"
+        request.setResponseCode(SERVICE_UNAVAILABLE)
+        return f"{reason}\n".encode()
+
+
+def respond(request: Request, body: Deferred[bytes]) -> None:
+    """Answer with this when it is there, unless the peer has gone meanwhile."""
+    gone: list[Failure] = []
+    request.notifyFinish().addErrback(gone.append)
+
+    def done(result: bytes | Failure) -> None:
+        if gone:
+            return
+        if isinstance(result, Failure):
+            request.processingFailed(result)
+        else:
+            request.setHeader(b"content-length", b"%d" % len(result))
+            if request.method != b"HEAD":
+                request.write(result)
+            request.finish()
+
+    body.addBoth(done)

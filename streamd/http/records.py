@@ -1,0 +1,125 @@
+"""The records of a segment as a person can read them: text where it is text, bytes where it is not."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any, Final
+
+from streamd.batch import Buffer
+from streamd.store import RecordsTruncated, Run, Segment, Store
+
+RECORDS_SHOWN: Final = 20
+TEXT_BYTES_SHOWN: Final = 1000
+HEX_BYTES_SHOWN: Final = 160
+"""Ten lines."""
+
+# A segment is read so far back from its end: what a glance is worth. One record is read whole, however large it is.
+_LOOK_BYTES: Final = 64 << 10
+
+# Reads of one glance: the first may hit one large record, and others follow it.
+_READS_MAX: Final = 4
+
+_HEX_LINE_BYTES: Final = 16
+
+
+async def latest(store: Store, segment: Segment) -> list[dict[str, Any]]:
+    """The last records of a segment that one glance takes."""
+    runs: list[Run] = []
+    offset = max(segment.first_offset, segment.offset - _LOOK_BYTES)
+    for _ in range(_READS_MAX):
+        found = await _read(store, segment, offset)
+        if not found:
+            break
+        runs += found
+        last = found[-1]
+        if last.number + last.batch.count >= segment.number:
+            break
+        offset = await _offset_of(store, segment, last.number + last.batch.count)
+    return shown(runs, RECORDS_SHOWN)
+
+
+async def following(store: Store, segment: Segment, number: int) -> list[dict[str, Any]]:
+    """The records from a number on, as many as one glance takes; the first retained ones where that is gone."""
+    number = max(number, segment.first_number)
+    try:
+        runs = await store.read(segment, number, bytes_max=_LOOK_BYTES, records_max=RECORDS_SHOWN)
+    except RecordsTruncated:
+        return []  # just now: the next glance begins further on
+    return shown(runs, RECORDS_SHOWN)
+
+
+async def _read(store: Store, segment: Segment, offset: int) -> list[Run]:
+    try:
+        return await store.read_at(segment, offset, bytes_max=_LOOK_BYTES)
+    except RecordsTruncated:
+        return []
+
+
+async def _offset_of(store: Store, segment: Segment, number: int) -> int:
+    runs = await store.read(segment, number, bytes_max=1, records_max=1)
+    return runs[0].offset if runs else segment.offset
+
+
+def shown(runs: list[Run], count: int) -> list[dict[str, Any]]:
+    """The last so many records of these runs, ready to be shown."""
+    found: list[dict[str, Any]] = []
+    for run in reversed(runs):
+        left = count - len(found)
+        if left <= 0:
+            break
+        first = max(run.batch.count - left, 0)
+        records = run.batch.part(first, run.batch.count).records()
+        found += [
+            {"number": run.number + at, "time": run.timestamp / 1e6, **show(record)}
+            for at, record in reversed(list(enumerate(records, first)))
+        ]
+    return found[::-1]
+
+
+def show(record: Buffer) -> dict[str, Any]:
+    """A record as text, or as a hex dump; `cut` where that is not all of it."""
+    size = len(record)
+    text = _as_text(bytes(record[:TEXT_BYTES_SHOWN]), whole=size <= TEXT_BYTES_SHOWN)
+    if text is not None:
+        return {"bytes": size, "kind": "text", "shown": text, "cut": size > TEXT_BYTES_SHOWN}
+    return {
+        "bytes": size,
+        "kind": "hex",
+        "shown": _hex_dump(bytes(record[:HEX_BYTES_SHOWN])),
+        "cut": size > HEX_BYTES_SHOWN,
+    }
+
+
+def _as_text(data: bytes, *, whole: bool) -> str | None:
+    """The text that this is, with what can't be seen made visible; None where it is none."""
+    for end in range(len(data), max(len(data) - 4, -1) if not whole else len(data) - 1, -1):
+        # Where it is cut, the cut may be in the middle of a character.
+        try:
+            text = data[:end].decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+        controls = sum(unicodedata.category(char) == "Cc" and char not in "\t\r\n" for char in text)
+        if controls * 20 > len(text):
+            return None  # bytes that happen to be valid
+        return "".join(map(_visible, text))
+    return None
+
+
+def _visible(char: str) -> str:
+    """A character as it can be seen: one that moves, hides or turns others around is told by its number."""
+    if char in "\t\n":
+        return char
+    category = unicodedata.category(char)
+    if category in ("Cc", "Cf", "Co", "Cn", "Zl", "Zp"):
+        return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{{{ord(char):x}}}"
+    return char
+
+
+def _hex_dump(data: bytes) -> str:
+    """Lines of offset, bytes, and what of them is ASCII."""
+    lines = []
+    for begin in range(0, len(data), _HEX_LINE_BYTES):
+        line = data[begin : begin + _HEX_LINE_BYTES]
+        printable = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in line)
+        lines.append(f"{begin:04x}  {line.hex(' '):<{3 * _HEX_LINE_BYTES - 1}}  {printable}")
+    return "\n".join(lines)

@@ -1,0 +1,100 @@
+"""What happened in each of the last seconds: the lines that the dashboard draws."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+from twisted.internet.task import LoopingCall
+
+from streamd.interfaces import Core
+from streamd.metrics import quantile
+
+SAMPLE_SECONDS: Final = 1.0
+SAMPLES_MAX: Final = 300
+"""Five minutes. A page that was just opened shows them at once."""
+
+
+class Sample(NamedTuple):
+    """Rates by the second, and how long commits took."""
+
+    number: int
+    """Counts samples, from 1."""
+    appended_records: float
+    appended_bytes: float
+    read_records: float
+    read_bytes: float
+    commits: float
+    commit_p50_seconds: float | None
+    commit_p99_seconds: float | None
+
+
+class _Totals(NamedTuple):
+    seconds: float
+    appended_records: int
+    appended_bytes: int
+    read_records: int
+    read_bytes: int
+    durations: tuple[int, ...]
+
+
+class Sampler:
+    """Takes a sample each second, while somebody could ask for it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._users = 0
+        self._before = self._totals()
+        self._loop: Any = LoopingCall(self.sample)
+        self._loop.clock = core.clock
+        self.taken: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+
+    def start(self) -> None:
+        """One more endpoint wants samples."""
+        self._users += 1
+        if self._users == 1:
+            self._before = self._totals()
+            self._loop.start(SAMPLE_SECONDS, now=False)
+
+    def stop(self) -> None:
+        """One endpoint less does."""
+        self._users -= 1
+        if not self._users and self._loop.running:
+            self._loop.stop()
+
+    def since(self, number: int) -> list[Sample]:
+        """The samples behind this one, as far as they are still known."""
+        return [sample for sample in self.taken if sample.number > number]
+
+    def sample(self) -> None:
+        """Note what has changed since the last time."""
+        before, now = self._before, self._totals()
+        seconds = now.seconds - before.seconds
+        if seconds <= 0:
+            return
+        self._before = now
+        bounds = self._core.store.counted.took.bounds
+        counts = [after - earlier for after, earlier in zip(now.durations, before.durations, strict=True)]
+        self.taken.append(
+            Sample(
+                self.taken[-1].number + 1 if self.taken else 1,
+                (now.appended_records - before.appended_records) / seconds,
+                (now.appended_bytes - before.appended_bytes) / seconds,
+                (now.read_records - before.read_records) / seconds,
+                (now.read_bytes - before.read_bytes) / seconds,
+                sum(counts) / seconds,
+                quantile(bounds, counts, 0.5),
+                quantile(bounds, counts, 0.99),
+            )
+        )
+
+    def _totals(self) -> _Totals:
+        traffic = self._core.load.traffic.values()
+        return _Totals(
+            self._core.clock.seconds(),
+            sum(each.appended_records for each in traffic),
+            sum(each.appended_bytes for each in traffic),
+            sum(each.read_records for each in traffic),
+            sum(each.read_bytes for each in traffic),
+            tuple(self._core.store.counted.took.counts),
+        )

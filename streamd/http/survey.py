@@ -1,0 +1,208 @@
+"""Looking over all segments, of which there may be a million, a few in each turn of the reactor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import nlargest
+from itertools import islice
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Cooperator
+from twisted.python.failure import Failure
+
+from streamd.interfaces import Core
+from streamd.store import NoSuchSegment, Segment
+from streamd.store.usage import Usage
+
+PAGE_ROWS: Final = 50
+PAGES_MAX: Final = 100
+"""Further back nobody turns pages: they search."""
+
+GROUPS_SHOWN: Final = 10
+"""Those reader groups that are furthest behind."""
+
+SORTS: Final[dict[str, Callable[[Segment], Any]]] = {
+    "name": lambda segment: segment.name,
+    "recent": lambda segment: (-segment.modified, segment.name),
+    "size": lambda segment: (segment.first_offset - segment.offset, segment.name),
+}
+"""The orders that segments can be asked for in: the alphabet, written to last, largest."""
+
+# What was found is good for so long.
+_FRESH_SECONDS: Final = 5.0
+
+# Looked at in one turn of the reactor: some tenths of a millisecond.
+_SEGMENTS_AT_ONCE: Final = 500
+
+# Answers that are remembered; each page that looks at segments has one question.
+_ANSWERS_MAX: Final = 64
+
+T = TypeVar("T")
+
+
+class Query(NamedTuple):
+    """Which segments somebody wants to see."""
+
+    search: str = ""
+    sort: str = "name"
+    page: int = 1
+
+
+class Found(NamedTuple):
+    """One page of the segments that a query asks for."""
+
+    segments: list[Segment]
+    total: int
+    """How many there are on all pages."""
+    pages: int
+
+
+class Lag(NamedTuple):
+    """How far a reader group is behind."""
+
+    segment: Segment
+    group: str
+    position: int
+    records: int
+
+
+class Groups(NamedTuple):
+    """All reader groups together, and those that are furthest behind."""
+
+    total: int
+    lag_records: int
+    lag_records_max: int
+    worst: list[Lag]
+
+
+class Survey:
+    """Answers questions about all segments, and remembers the answers for a moment: who asks the same shares them."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._answers: dict[object, _Answer[Any]] = {}
+        # One step in each turn: everybody else has theirs between two.
+        self._cooperator = Cooperator(
+            terminationPredicateFactory=lambda: lambda: True, scheduler=lambda call: core.clock.callLater(0, call)
+        )
+
+    def segments(self, query: Query) -> Deferred[Found]:
+        """The segments whose name holds the words searched for, whatever their case, in order, one page of them."""
+
+        def look() -> Deferred[Found]:
+            found: list[Found] = []
+            return self._cooperator.coiterate(self._find(query, found)).addCallback(lambda _: found[0])
+
+        return self._answer(query, look)
+
+    def groups(self) -> Deferred[Groups]:
+        """All reader groups."""
+
+        def look() -> Deferred[Groups]:
+            found: list[Groups] = []
+            return self._cooperator.coiterate(self._sum_up(found)).addCallback(lambda _: found[0])
+
+        return self._answer("groups", look)
+
+    def usage(self) -> Deferred[Usage]:
+        """What the store takes on its disk."""
+        return self._answer("usage", self._core.store.usage)
+
+    def stop(self) -> None:
+        """Look at nothing more."""
+        self._cooperator.stop()
+
+    def _answer(self, question: object, look: Callable[[], Deferred[T]]) -> Deferred[T]:
+        """An answer that is fresh, or that somebody waits for already, or a new one."""
+        now = self._core.clock.seconds()
+        known = self._answers.get(question)
+        if known is None or (known.found_at is not None and now - known.found_at >= _FRESH_SECONDS):
+            self._answers.pop(question, None)
+            while len(self._answers) >= _ANSWERS_MAX:
+                self._answers.pop(next(iter(self._answers)))
+            known = self._answers[question] = _Answer(self._core)
+            known.wait_for(look())
+        return known.share()
+
+    def _find(self, query: Query, found: list[Found]) -> Iterator[None]:
+        key = SORTS[query.sort]
+        wanted = min(query.page, PAGES_MAX) * PAGE_ROWS
+        words = query.search.casefold()
+        count = 0
+        best: list[Segment] = []
+        names = iter(self._core.store.names())
+        while some := list(islice(names, _SEGMENTS_AT_ONCE)):
+            for name in some:
+                if words and words not in name.casefold():
+                    continue
+                try:
+                    best.append(self._core.store.find(name))
+                except NoSuchSegment:
+                    continue
+                count += 1
+            if len(best) > 2 * wanted + _SEGMENTS_AT_ONCE:
+                best = sorted(best, key=key)[:wanted]
+            yield
+        best = sorted(best, key=key)
+        found.append(Found(best[wanted - PAGE_ROWS : wanted], count, min(-(-count // PAGE_ROWS), PAGES_MAX)))
+
+    def _sum_up(self, found: list[Groups]) -> Iterator[None]:
+        count = lag_records = 0
+        worst: list[Lag] = []
+        segments = iter(self._core.store.grouped())
+        while some := list(islice(segments, _SEGMENTS_AT_ONCE)):
+            lags = [lag for segment in some for lag in lags_of(segment)]
+            count += len(lags)
+            lag_records += sum(lag.records for lag in lags)
+            worst = nlargest(GROUPS_SHOWN, worst + lags, key=lambda lag: lag.records)
+            yield
+        found.append(Groups(count, lag_records, worst[0].records if worst else 0, worst))
+
+
+def lags_of(segment: Segment) -> list[Lag]:
+    """How far each reader group of a segment is behind: the records that it has not acknowledged."""
+    return [
+        Lag(
+            segment,
+            name,
+            group.position,
+            max(segment.number - group.position - sum(end - first for first, end in group.ranges), 0),
+        )
+        for name, group in (segment.groups or {}).items()
+    ]
+
+
+class _Answer(Generic[T]):
+    """What was found, or is being looked for, and who waits for it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._waiting: list[Deferred[T]] = []
+        self._result: T | Failure | None = None
+        self.found_at: float | None = None
+        """When it was; None where it is still being looked for."""
+
+    def wait_for(self, looked: Deferred[T]) -> None:
+        """This finds it."""
+        looked.addBoth(self._found)
+
+    def share(self) -> Deferred[T]:
+        """The answer, for one more."""
+        shared: Deferred[T] = Deferred()
+        if self.found_at is None:
+            self._waiting.append(shared)
+        else:
+            _fire(shared, self._result)
+        return shared
+
+    def _found(self, result: T | Failure) -> None:
+        self._result = result
+        self.found_at = self._core.clock.seconds()
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            _fire(each, result)
+
+
+def _fire(deferred: Deferred[Any], result: Any) -> None:
+    (deferred.errback if isinstance(result, Failure) else deferred.callback)(result)

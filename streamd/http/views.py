@@ -1,0 +1,194 @@
+"""What the two pages of the dashboard show: the daemon as a whole, and one segment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from streamd import __version__
+from streamd.http import records
+from streamd.http.health import reason_not_ready
+from streamd.http.sampling import Sampler
+from streamd.http.survey import SORTS, Found, Groups, Query, Survey, lags_of
+from streamd.interfaces import Core
+from streamd.store import NoSuchSegment, ReadFailed, Segment
+from streamd.store.usage import Usage
+
+_SEARCH_CHARACTERS_MAX: Final = 200
+
+# Shown of one segment; a segment may have thousands.
+_GROUPS_SHOWN: Final = 100
+
+
+class BadQuestion(Exception):
+    """A page asked for something that makes no sense; the text says what."""
+
+
+def query_of(arguments: Mapping[str, str]) -> Query:
+    """The segments that an overview asks for."""
+    query = Query(
+        arguments.get("search", "")[:_SEARCH_CHARACTERS_MAX],
+        arguments.get("sort", "name"),
+        number_of(arguments, "page", 1),
+    )
+    if query.sort not in SORTS:
+        raise BadQuestion(f"sort: expected one of {', '.join(SORTS)}")
+    return query._replace(page=max(query.page, 1))
+
+
+def number_of(arguments: Mapping[str, str], name: str, default: int) -> int:
+    """A number among the arguments."""
+    text = arguments.get(name, str(default))
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise BadQuestion(f"{name}: expected a number")
+    return int(text)
+
+
+class Overview:
+    """The daemon as a whole, and one page of its segments."""
+
+    def __init__(self, core: Core, sampler: Sampler, survey: Survey, query: Query) -> None:
+        self._core = core
+        self._sampler = sampler
+        self._survey = survey
+        self._query = query
+        self._sample = 0
+
+    async def event(self) -> Mapping[str, Any]:
+        """All that the page shows, and the samples that it has not seen."""
+        usage = await self._survey.usage()
+        groups = await self._survey.groups()
+        found = await self._survey.segments(self._query)
+        samples = self._sampler.since(self._sample)
+        if samples:
+            self._sample = samples[-1].number
+        return {
+            "state": state(self._core, usage),
+            "samples": samples,
+            "protocols": _protocols(self._core),
+            "store": _store(self._core, usage),
+            "groups": _groups(groups),
+            "segments": self._segments(found),
+        }
+
+    def _segments(self, found: Found) -> dict[str, Any]:
+        return {
+            "total": found.total,
+            "page": self._query.page,
+            "pages": found.pages,
+            "rows": [row(segment) for segment in found.segments if not segment.deleted],
+        }
+
+
+class SegmentView:
+    """One segment and some of its records: the last ones, or those from a number on."""
+
+    def __init__(self, core: Core, survey: Survey, name: str, first: int | None) -> None:
+        self._core = core
+        self._survey = survey
+        self._name = name
+        self._first = first
+        self._shown: tuple[Segment, int, int] | None = None
+
+    async def event(self) -> Mapping[str, Any]:
+        """The segment as it is now, with records where they have changed."""
+        store = self._core.store
+        told: dict[str, Any] = {"state": state(self._core, await self._survey.usage()), "segment": None}
+        try:
+            segment = store.find(self._name)
+            told["segment"] = self._described(segment)
+            place = (segment, segment.first_number, segment.number)
+            if place != self._shown:
+                told["records"] = await (
+                    records.latest(store, segment)
+                    if self._first is None
+                    else records.following(store, segment, self._first)
+                )
+                self._shown = place
+        except NoSuchSegment:
+            self._shown = None
+        except ReadFailed as error:
+            told["error"] = str(error)
+        return told
+
+    def _described(self, segment: Segment) -> dict[str, Any]:
+        retention = self._core.store.retention
+        rule = retention.rule(segment.name) if retention is not None else None
+        lags = sorted(lags_of(segment), key=lambda lag: -lag.records)
+        return {
+            **row(segment),
+            "writers": len(segment.levels or ()),
+            "retention": None if rule is None else asdict(rule),
+            "groups_total": len(lags),
+            "groups": [
+                {"group": lag.group, "position": lag.position, "lag": lag.records} for lag in lags[:_GROUPS_SHOWN]
+            ],
+        }
+
+
+def state(core: Core, usage: Usage | None) -> dict[str, Any]:
+    """What the top of each page tells."""
+    return {
+        "version": __version__,
+        "uptime_seconds": core.clock.seconds() - core.started,
+        "not_ready": reason_not_ready(core, usage),
+    }
+
+
+def row(segment: Segment) -> dict[str, Any]:
+    """What a table tells of a segment. Its places only rise: a page makes rates of two of them."""
+    return {
+        "id": segment.id,
+        "name": segment.name,
+        "first_number": segment.first_number,
+        "number": segment.number,
+        "first_offset": segment.first_offset,
+        "offset": segment.offset,
+        "sealed": segment.sealed,
+        "modified": segment.modified / 1e6,
+        "created": segment.created / 1e6,
+    }
+
+
+def _protocols(core: Core) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "connections": traffic.connections,
+            "connected": traffic.connected,
+            "appended_records": traffic.appended_records,
+            "appended_bytes": traffic.appended_bytes,
+            "read_records": traffic.read_records,
+            "read_bytes": traffic.read_bytes,
+            "refused": traffic.refused.total(),
+            "cut_off": traffic.cut_off.total(),
+        }
+        for name, traffic in sorted(core.load.traffic.items())
+    ]
+
+
+def _store(core: Core, usage: Usage) -> dict[str, Any]:
+    store = core.store
+    return {
+        "sync": store.sync,
+        "commits": store.commits,
+        "pending_bytes": store.pending_bytes,
+        "held_bytes": core.load.held_bytes,
+        "unfolded_entries": store.unfolded_entries,
+        "unfolded_bytes": store.unfolded_bytes,
+        "writers_waiting": store.waits_for_fold,
+        "compactor_running": store.compaction is not None and store.compaction.running,
+        **usage._asdict(),
+    }
+
+
+def _groups(groups: Groups) -> dict[str, Any]:
+    return {
+        "total": groups.total,
+        "lag_records": groups.lag_records,
+        "worst": [
+            {"segment": lag.segment.name, "group": lag.group, "position": lag.position, "lag": lag.records}
+            for lag in groups.worst
+        ],
+    }

@@ -1,0 +1,156 @@
+"""What the daemon counts, in one place: plain numbers, raised where something happens, read by who wants to know.
+
+They are raised for a batch, a commit or a connection, never for a single record, and on the reactor's thread alone, so
+that counting costs nothing worth measuring. `streamd.http.exposition` gives them the names that Prometheus sees.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from streamd.batch import Batch
+
+COMMIT_SECONDS: Final = (
+    *(0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005),
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+)
+"""The bounds by which commits are sorted: from a page cache to a disk that is about to fail."""
+
+
+class Durations:
+    """How often something took how long."""
+
+    __slots__ = ("bounds", "counts", "seconds")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        """In seconds, ascending. Each belongs to the count below it."""
+        self.counts = [0] * (len(self.bounds) + 1)
+        """How many were up to each bound and above the one before; the last ones were above all."""
+        self.seconds = 0.0
+        """All together."""
+
+    def add(self, seconds: float) -> None:
+        """It took so long once more."""
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.seconds += seconds
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
+    """Below what so large a share of the durations lies, as well as their counts can tell; None where there are none.
+
+    Within two bounds they are taken to be spread evenly. What is above the last one is told as that.
+    """
+    wanted = sum(counts) * share
+    if not wanted:
+        return None
+    seen = 0
+    for at, count in enumerate(counts[:-1]):
+        if count and seen + count >= wanted:
+            below = bounds[at - 1] if at else 0.0
+            return below + (bounds[at] - below) * (wanted - seen) / count
+        seen += count
+    return bounds[-1]
+
+
+class Traffic:
+    """What the connections of one protocol do, those that are gone included."""
+
+    __slots__ = (
+        "appended_bytes",
+        "appended_records",
+        "connected",
+        "connections",
+        "cut_off",
+        "read_bytes",
+        "read_records",
+        "refused",
+    )
+
+    def __init__(self) -> None:
+        self.connections = 0
+        """There now."""
+        self.connected = 0
+        """There ever."""
+        self.appended_records = 0
+        self.appended_bytes = 0
+        """Of records that are on disk, each counted once, to however many segments it went."""
+        self.read_records = 0
+        self.read_bytes = 0
+        self.refused: Counter[str] = Counter()
+        """Requests that the store refused, by the reason."""
+        self.cut_off: Counter[str] = Counter()
+        """Connections that were ended by us, by the reason."""
+
+    def appended(self, batch: Batch) -> None:
+        """These records are on disk."""
+        self.appended_records += len(batch.lengths)
+        self.appended_bytes += len(batch.payload)
+
+    def read(self, records: int, bytes: int) -> None:
+        """So much was read for a peer."""
+        self.read_records += records
+        self.read_bytes += bytes
+
+
+class CommitCounts:
+    """What becomes of commits."""
+
+    __slots__ = ("bytes", "entries", "failed", "took", "waits")
+
+    def __init__(self) -> None:
+        self.took = Durations(COMMIT_SECONDS)
+        """From when the writer got a commit until it took effect."""
+        self.bytes = 0
+        self.entries = 0
+        self.failed = 0
+        """For want of room."""
+        self.waits = 0
+        """How often writers had to wait for the compactor."""
+
+    def landed(self, bytes: int, entries: int, seconds: float) -> None:
+        """One more is on disk."""
+        self.took.add(seconds)
+        self.bytes += bytes
+        self.entries += entries
+
+
+class CompactionCounts:
+    """What the compactor's processes have done."""
+
+    __slots__ = ("failures", "folds", "merges", "pack_bytes", "starts")
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.folds = 0
+        self.merges = 0
+        self.failures = 0
+        self.pack_bytes = 0
+        """Written by folds."""
+
+
+class RetentionCounts:
+    """What retention has done."""
+
+    __slots__ = ("deletions", "sweeps", "truncated_records")
+
+    def __init__(self) -> None:
+        self.sweeps = 0
+        self.truncated_records = 0
+        self.deletions = 0
+
+
+_words: dict[type[Exception], str] = {}
+
+
+def word_for(error: Exception) -> str:
+    """The reason that an error stands for, as a word of a metric: NoSuchSegment is ``no_such_segment``."""
+    kind = type(error)
+    word = _words.get(kind)
+    if word is None:
+        word = _words[kind] = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    return word

@@ -1,0 +1,179 @@
+"""/metrics: every metric under its name, with the figures of the store and of the protocols, and few labels."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from streamd import __version__
+from streamd.batch import Batch
+from streamd.settings import RetentionRule
+from streamd.store.retention import Retention
+from tests.http.case import SiteCase
+
+SampleKey = tuple[str, frozenset[tuple[str, str]]]
+
+
+class MetricsCase(SiteCase):
+    def metrics(self) -> dict[SampleKey, float]:
+        """All samples by name and labels."""
+        families = text_string_to_metric_families(self.ask("/metrics").text)
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.metrics()[name, frozenset(labels.items())]
+
+    def talk(self, *lines: bytes) -> None:
+        """Say something in SESP, on a connection of its own."""
+        peer = self.rig.connect()
+        peer.send(b"".join(line + b"\n" for line in lines))
+        peer.take_all()
+        peer.drop()
+
+
+class FiguresTests(MetricsCase):
+    def test_traffic(self) -> None:
+        """What a protocol does is told under its name, to the record."""
+        self.talk(b"#a", b"#a", b"@a", b">one", b">three", b"<", b"@b", b"$9", b"<")
+        self.rig.connect()
+        found = self.metrics()
+        sesp = frozenset({("protocol", "sesp")})
+        for name, value in {
+            "streamd_appended_records_total": 2,
+            "streamd_appended_bytes_total": 8,
+            "streamd_read_records_total": 1,
+            "streamd_read_bytes_total": 3,
+            "streamd_connections": 1,
+            "streamd_connections_opened_total": 2,
+        }.items():
+            self.assertEqual(found[name, sesp], value, name)
+        refused = frozenset({("protocol", "sesp"), ("reason", "segment_exists")})
+        self.assertEqual(found["streamd_requests_refused_total", refused], 1)
+
+    def test_commits(self) -> None:
+        """Each commit counts once, in the count and in the histogram, whose last bucket holds all."""
+        (segment,) = self.create("a")
+        for _ in range(9):
+            self.rig.store.append(segment, Batch.of([b"x"]))
+            self.rig.run()
+        commits = self.rig.store.commits
+        self.assertEqual(commits, 10)
+        found = self.metrics()
+        nothing: frozenset[tuple[str, str]] = frozenset()
+        self.assertEqual(found["streamd_commits_total", frozenset({("result", "stored")})], commits)
+        self.assertEqual(found["streamd_commits_total", frozenset({("result", "no_room")})], 0)
+        self.assertEqual(found["streamd_commit_seconds_count", nothing], commits)
+        self.assertEqual(found["streamd_commit_seconds_bucket", frozenset({("le", "+Inf")})], commits)
+        self.assertEqual(found["streamd_commit_entries_total", nothing], commits)
+        self.assertEqual(found["streamd_unfolded_entries", nothing], commits)
+
+    def test_full(self) -> None:
+        """A full disk shows, and goes by."""
+        (segment,) = self.create("a")
+        self.assertEqual(self.value("streamd_store_writable"), 1)
+        self.rig.disk.full = True
+        self.rig.store.append(segment, Batch.of([b"x" * 5000] * 300)).addErrback(lambda _: None)
+        self.rig.run()
+        self.assertEqual(self.value("streamd_store_writable"), 0)
+        self.assertEqual(self.value("streamd_ready"), 0)
+        self.assertEqual(self.value("streamd_commits_total", result="no_room"), 1)
+
+    def test_groups(self) -> None:
+        """Reader groups, and how far they are behind, what is acknowledged out of order included."""
+        one, other = self.create("a", "b")
+        store = self.rig.store
+        for segment in (one, other):
+            store.append(segment, Batch.of([b"x"] * 10))
+        self.rig.run()
+        store.set_group(one, "g", 4)
+        store.acknowledge(other, "h", [(0, 2), (5, 6)])
+        store.set_group(other, "k", 10)
+        self.rig.run()
+        self.assertEqual(self.value("streamd_reader_groups"), 3)
+        self.assertEqual(self.value("streamd_reader_group_lag_records"), 6 + 7)
+        self.assertEqual(self.value("streamd_reader_group_lag_worst_records"), 7)
+        store.drop_group(other, "h")
+        store.delete(one)
+        self.rig.advance(6)  # it is looked at again
+        self.assertEqual(self.value("streamd_reader_groups"), 1)
+        self.assertEqual(self.value("streamd_reader_group_lag_records"), 0)
+
+    def test_disk(self) -> None:
+        """The files of the store and the room around them."""
+        self.assertEqual(self.value("streamd_journal_files"), 1)
+        self.assertGreaterEqual(self.value("streamd_journal_bytes"), 1 << 20)
+        self.assertGreater(self.value("streamd_catalog_bytes"), 0)
+        self.assertGreater(self.value("streamd_disk_size_bytes"), self.value("streamd_disk_free_bytes"))
+
+    def test_retention(self) -> None:
+        """What retention drops and deletes is counted."""
+        one, other = self.create("a", "idle")
+        self.rig.store.append(one, Batch.of([b"x"] * 10))
+        self.rig.run()
+        rules = [RetentionRule(pattern="a", records_max=3), RetentionRule(pattern="idle", idle_seconds_max=60)]
+        later = other.modified / 1e6 + 1000
+        self.rig.store.retention = Retention(
+            self.rig.store, rules, interval_seconds=10, hidden_seconds_max=0, clock=self.rig.clock, now=lambda: later
+        )
+        self.rig.store.retention.sweep()
+        self.rig.advance(1)
+        self.assertEqual(self.value("streamd_retention_sweeps_total"), 1)
+        self.assertEqual(self.value("streamd_retention_truncated_records_total"), 7)
+        self.assertEqual(self.value("streamd_retention_deleted_segments_total"), 1)
+        self.assertEqual(self.value("streamd_segments"), 1)
+
+    def test_process(self) -> None:
+        """The version, and what the library knows of the process."""
+        found = self.metrics()
+        builds = [labels for name, labels in found if name == "streamd_build_info"]
+        self.assertIn(("version", __version__), builds[0])
+        for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
+            self.assertIn((name, frozenset()), found)
+
+
+class FormTests(MetricsCase):
+    def test_bounded(self) -> None:
+        """However many segments, groups, connections and names there are, the page has the same samples."""
+        self.talk(b"#first", b"#first", b"@first", b">x", b"<", b"@nosuch", b"!nosuch")
+        before = set(self.metrics())
+        (first,) = self.create("many")
+        for number in range(300):
+            self.talk(b"#topic-%d" % number, b"#topic-%d" % number, b"@nosuch-%d" % number)
+            self.rig.store.set_group(first, f"group-{number}", 0)
+        self.rig.run()
+        self.rig.advance(6)
+        self.assertEqual(set(self.metrics()), before)
+        self.assertEqual(self.value("streamd_reader_groups"), 300)
+
+    def test_open_metrics(self) -> None:
+        """Who asks for OpenMetrics gets it, with the same figures."""
+        self.talk(b"#a", b"@a", b">x")
+        answer = self.ask("/metrics", accept="application/openmetrics-text; version=1.0.0")
+        self.assertIn("application/openmetrics-text", answer.headers["content-type"])
+        samples = {sample.name: sample.value for family in open_metrics(answer.text) for sample in family.samples}
+        self.assertEqual(samples["streamd_commit_seconds_count"], self.rig.store.commits)
+        self.assertIn("text/plain", self.ask("/metrics").headers["content-type"])
+
+    def test_conventions(self) -> None:
+        """Names have their unit last, counters end in total, and each has a text; promtool agrees where it is there."""
+        self.talk(b"#a", b"#a", b"@a", b">x")
+        text = self.ask("/metrics").text
+        for family in text_string_to_metric_families(text):
+            self.assertTrue(family.documentation, family.name)
+            self.assertRegex(family.name, r"^(streamd|process|python)_[a-z_]+[a-z]$")
+            for sample in family.samples:
+                if family.type == "counter":
+                    self.assertTrue(sample.name.endswith("_total"), sample.name)
+                self.assertLessEqual(set(sample.labels), {"protocol", "reason", "result", "le", "version", "python"})
+        promtool = shutil.which("promtool")
+        if promtool is not None:
+            command = [promtool, "check", "metrics"]
+            ended = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((ended.returncode, ended.stdout + ended.stderr), (0, ""))

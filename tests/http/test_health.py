@@ -1,0 +1,70 @@
+"""/healthz and /readyz: alive, and ready or why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamd.batch import Batch
+from streamd.http.health import reason_not_ready
+from streamd.http.site import HttpSite
+from streamd.store import StoreReadOnly
+from streamd.store.usage import Usage
+from tests.http.case import SiteCase
+
+EMPTY_DISK = Usage(0, 0, 0, 0, 0, 1 << 40, 1 << 40)
+
+
+class HealthTests(SiteCase):
+    def fill_disk(self) -> None:
+        """The disk is full, and a write has found out."""
+        (segment,) = self.create("a")
+        self.rig.disk.full = True
+        refused = self.rig.store.append(segment, Batch.of([b"x" * 5000] * 300))
+        self.rig.run()
+        self.failureResultOf(refused, StoreReadOnly)
+
+    def test_well(self) -> None:
+        """A daemon that is well is alive and ready."""
+        self.assertEqual(self.ask("/healthz").text, "alive\n")
+        answer = self.ask("/readyz")
+        self.assertEqual((answer.status, answer.text), (200, "ready\n"))
+
+    def test_full(self) -> None:
+        """On a full disk it is alive and not ready, and says why; with room again it is."""
+        self.fill_disk()
+        answer = self.ask("/readyz")
+        self.assertEqual((answer.status, answer.text), (503, "the disk is full\n"))
+        self.assertEqual(self.ask("/healthz").status, 200)
+        self.rig.disk.full = False
+        self.rig.advance(2)
+        # Nobody has written yet, but there is room on the real disk.
+        self.assertEqual(self.ask("/readyz").status, 200)
+        self.rig.publish("a", b"x")
+        self.assertFalse(self.rig.store.was_full)
+
+    def test_full_and_idle(self) -> None:
+        """Where nobody writes, it is the disk that says whether there is room."""
+        self.fill_disk()
+        self.rig.advance(2)
+        self.assertFalse(self.rig.store.read_only)
+        needed = self.rig.store.file_bytes
+        for free, reason in ((needed - 1, "the disk is full"), (needed, None)):
+            self.assertEqual(reason_not_ready(self.rig.core, EMPTY_DISK._replace(free_bytes=free)), reason)
+
+    def test_not_serving(self) -> None:
+        """Before all endpoints are up, and when the daemon is about to end, it is not ready."""
+        serving: list[bool] = []
+        core = replace(self.rig.core, serving=lambda: bool(serving))
+        self.site.stopFactory()
+        self.site = HttpSite(core, self.settings)
+        self.site.startFactory()
+        answer = self.ask("/readyz")
+        self.assertEqual((answer.status, answer.text), (503, "the daemon is starting or stopping\n"))
+        serving.append(True)
+        self.assertEqual(self.ask("/readyz").status, 200)
+
+    def test_closing(self) -> None:
+        """A store that closes takes nothing."""
+        self.rig.store.close()
+        self.assertEqual(reason_not_ready(self.rig.core, None), "the store is closing")
+        self.rig.closed = True

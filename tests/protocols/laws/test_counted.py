@@ -1,0 +1,99 @@
+"""Every protocol counts what it stores and reads, what it is refused, and whom it cuts off."""
+
+from __future__ import annotations
+
+from streamd.settings import Limits
+from streamd.store.frame import EVENT_HEADER_BYTES
+from tests.protocols.laws.description import LIMITS
+from tests.protocols.laws.every import PROTOCOLS, Law, every
+from tests.protocols.rig import Peer, Rig
+
+RECORDS = [b"one", b"twelve bytes", b"3" * 1000]
+
+
+class _Counted(Law):
+    limits: Limits = LIMITS
+
+    def setUp(self) -> None:
+        self.rig = Rig(self.mktemp(), limits=self.limits, make_factory=self.spoken.factory)
+        self.addCleanup(self.rig.close)
+        self.peer = self.spoken()
+        self.traffic = self.rig.load.traffic_of(self.spoken.name)
+
+    def open(self) -> Peer:
+        connection = self.rig.connect()
+        connection.ask(self.peer.prepare().asked)
+        connection.ask(self.peer.open().asked)
+        return connection
+
+
+@every(PROTOCOLS)
+class Counted(_Counted):
+    """What goes through is counted under the protocol's own name."""
+
+    def test_appended_and_read(self) -> None:
+        """Records and their bytes are counted when they are on disk, and again when they are read."""
+        connection = self.open()
+        self.assertEqual(list(self.rig.load.traffic), [self.spoken.name])
+        # Some protocols prepare with a record of their own.
+        records, bytes = self.traffic.appended_records, self.traffic.appended_bytes
+        self.rig.held = True
+        for record in RECORDS:
+            connection.send(self.peer.write(record).asked)
+        self.assertEqual(self.traffic.appended_records, records, "before it is on disk")
+        self.rig.release()
+        segment = self.rig.store.find(self.spoken.segment)
+        stored = segment.offset - segment.first_offset - EVENT_HEADER_BYTES * len(RECORDS)
+        self.assertEqual(self.traffic.appended_records, records + len(RECORDS))
+        self.assertEqual(self.traffic.appended_bytes, bytes + stored)
+        self.assertGreaterEqual(stored, sum(map(len, RECORDS)))
+        connection.take_all()
+        connection.send(self.peer.fetch(RECORDS).asked)
+        connection.take_all()
+        self.assertEqual(self.traffic.read_records, len(RECORDS))
+        self.assertGreaterEqual(self.traffic.read_bytes, stored)
+        self.assertEqual(self.traffic.cut_off.total(), 0)
+
+    def test_full(self) -> None:
+        """What finds no room is refused with its reason, and is not counted as stored."""
+        connection = self.open()
+        connection.send(self.peer.write(b"there is room").asked)
+        segment = self.rig.store.find(self.spoken.segment)
+        before = self.traffic.appended_records - segment.number
+        failed = self.rig.store.counted.failed
+        self.rig.disk.full = True
+        for _ in range(80):
+            connection.send(self.peer.write(b"x" * self.spoken.record_bytes_max).asked)
+            if self.traffic.refused:
+                break
+        self.assertIn("store_read_only", self.traffic.refused)
+        self.assertEqual(self.rig.store.counted.failed, failed + 1)
+        self.assertEqual(self.traffic.appended_records - segment.number, before)
+
+    def test_connections(self) -> None:
+        """Connections are counted while they are there, and for good."""
+        connections = [self.rig.connect() for _ in range(3)]
+        self.assertEqual((self.traffic.connections, self.traffic.connected), (3, 3))
+        connections[0].drop()
+        self.assertEqual((self.traffic.connections, self.traffic.connected), (2, 3))
+
+
+@every([each for each in PROTOCOLS if each.breaches])
+class CutOff(_Counted):
+    """Whom the daemon leaves is counted with the reason."""
+
+    def test_broken(self) -> None:
+        """A broken frame."""
+        self.open().send(self.spoken.breaches[0].frame)
+        self.assertEqual(dict(self.traffic.cut_off), {"broken": 1})
+
+    def test_overdue(self) -> None:
+        """A frame without an end."""
+        self.open().send(self.spoken.begun[0])
+        self.rig.advance(2 * self.limits.frame_seconds_max)
+        self.assertEqual(dict(self.traffic.cut_off), {"overdue": 1})
+
+    def test_http(self) -> None:
+        """A browser."""
+        self.rig.connect().send(b"GET / HTTP/1.1\r\n\r\n")
+        self.assertEqual(dict(self.traffic.cut_off), {"http": 1})
