@@ -101,7 +101,7 @@ class BrowserTests(SynchronousTestCase):
             self.wait("records", lambda: self.texts("#segments td")[:1] == ["50"])
             self.wait("rate", lambda: self.run_script("return document.querySelectorAll('#latency path').length") == 2)
             rows = self.wait("protocols", lambda: self.texts("#protocols th"))
-            self.assertEqual(rows, ["faststream", "http", "pravega", "sesp", "smq"])
+            self.assertEqual(rows, ["faststream", "fujin", "http", "pravega", "sesp", "smq"])
             self.assertIn("appended", self.run_script("return document.getElementById('throughput-text').textContent"))
             self.assertIn("after fdatasync", self.text("#store"))
         self.shoot("overview")
