@@ -76,8 +76,7 @@ class SespProtocol(StreamProtocol):
     def _publish(self, request: sesp.Publish) -> Reply:
         if self._topic is None:
             return error_line("NoTopicSelected") * request.count
-        stored = self.promise(OK * request.count)
-        self.count_appended(request.batch)
+        stored = self.promise(OK * request.count, request.batch)
         self.core.store.append_for(stored, self._topic, request.batch)
         return stored
 
