@@ -56,6 +56,7 @@ class Stream:
         self._core = core
         self._on_end = on_end
         self._stuck_since: float | None = None
+        self._over = False
         self._loop: Any = LoopingCall(self._tick)
         self._loop.clock = core.clock
         request.notifyFinish().addBoth(self._ended)
@@ -86,7 +87,7 @@ class Stream:
 
     async def _event(self) -> None:
         event = await self._view.event()
-        if self._loop.running and self._stuck_since is None:
+        if not self._over and self._stuck_since is None:
             self._request.write(b"data: %s\n\n" % json.dumps(event).encode())
 
     def _tick(self) -> Deferred[None] | None:
@@ -99,8 +100,13 @@ class Stream:
         return None
 
     def _failed(self, failure: Failure) -> None:
-        """A bug: it costs this stream."""
-        self._log.failure("a page's events can't be told", failure)
+        """It costs this stream, and the page asks again."""
+        if self._over:
+            return
+        if failure.check(OSError):
+            self._log.error("the data directory can't be looked at: {reason}", reason=failure.getErrorMessage())
+        else:
+            self._log.failure("a page's events can't be told", failure)
         self._request.loseConnection()
 
     def _ended(self, _: object) -> None:
@@ -108,6 +114,7 @@ class Stream:
         self._on_end(self)
 
     def _stop(self) -> None:
+        self._over = True
         if self._loop.running:
             self._loop.stop()
 

@@ -26,15 +26,16 @@ async def latest(store: Store, segment: Segment) -> list[dict[str, Any]]:
     """The last records of a segment that one glance takes."""
     runs: list[Run] = []
     offset = max(segment.first_offset, segment.offset - _LOOK_BYTES)
-    for _ in range(_READS_MAX):
-        found = await _read(store, segment, offset)
-        if not found:
-            break
-        runs += found
-        last = found[-1]
-        if last.number + last.batch.count >= segment.number:
-            break
-        offset = await _offset_of(store, segment, last.number + last.batch.count)
+    try:
+        found = await store.read_at(segment, offset, bytes_max=_LOOK_BYTES)
+        for _ in range(_READS_MAX):
+            runs += found
+            end = runs[-1].number + runs[-1].batch.count if found else segment.number
+            if end >= segment.number:
+                break
+            found = await store.read(segment, end, bytes_max=_LOOK_BYTES)
+    except RecordsTruncated:
+        pass  # just now: the next glance begins further on
     return shown(runs, RECORDS_SHOWN)
 
 
@@ -44,20 +45,8 @@ async def following(store: Store, segment: Segment, number: int) -> list[dict[st
     try:
         runs = await store.read(segment, number, bytes_max=_LOOK_BYTES, records_max=RECORDS_SHOWN)
     except RecordsTruncated:
-        return []  # just now: the next glance begins further on
+        return []  # as above
     return shown(runs, RECORDS_SHOWN)
-
-
-async def _read(store: Store, segment: Segment, offset: int) -> list[Run]:
-    try:
-        return await store.read_at(segment, offset, bytes_max=_LOOK_BYTES)
-    except RecordsTruncated:
-        return []
-
-
-async def _offset_of(store: Store, segment: Segment, number: int) -> int:
-    runs = await store.read(segment, number, bytes_max=1, records_max=1)
-    return runs[0].offset if runs else segment.offset
 
 
 def shown(runs: list[Run], count: int) -> list[dict[str, Any]]:

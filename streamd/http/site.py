@@ -84,7 +84,7 @@ def refusal(
         return BAD_REQUEST, "the Host header makes no sense"
     if not (name == "localhost" or name in hosts or _is_address(name)):
         return _MISDIRECTED, f"this is not {name}; names are set with http.hosts"
-    if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+    if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-dest") != "document":
         return FORBIDDEN, "asked for by a page from elsewhere"
     return None
 
@@ -125,7 +125,7 @@ class Guard(Request):
         """Let it in, or say why not."""
         for name, value in _HEADERS.items():
             self.setHeader(name, value)
-        headers = {name: self.getHeader(name) or "" for name in ("sec-fetch-site", "sec-fetch-mode")}
+        headers = {name: self.getHeader(name) or "" for name in ("sec-fetch-site", "sec-fetch-dest")}
         refused = refusal(self.method, self.getHeader("host"), headers, self.channel.site.hosts)
         if refused is None:
             super().process()
@@ -215,7 +215,7 @@ class HttpSite(Site):
     def __init__(self, core: Core, settings: HttpSettings) -> None:
         self._core = core
         self._settings = settings
-        self._survey = Survey(core)
+        self._survey: Survey = core.shared.setdefault((NAME, "survey"), Survey(core))
         self._sampler: Sampler = core.shared.setdefault((NAME, "sampler"), Sampler(core))
         self._traffic = core.load.traffic_of(NAME)
         self._channels: set[Channel] = set()
@@ -240,7 +240,6 @@ class HttpSite(Site):
         """It listens no more."""
         super().stopFactory()
         self._sampler.stop()
-        self._survey.stop()
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """A connection, unless there are too many."""

@@ -109,10 +109,6 @@ class Survey:
         """What the store takes on its disk."""
         return self._answer("usage", self._core.store.usage)
 
-    def stop(self) -> None:
-        """Look at nothing more."""
-        self._cooperator.stop()
-
     def _answer(self, question: object, look: Callable[[], Deferred[T]]) -> Deferred[T]:
         """An answer that is fresh, or that somebody waits for already, or a new one."""
         now = self._core.clock.seconds()

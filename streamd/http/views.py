@@ -107,7 +107,8 @@ class SegmentView:
                 )
                 self._shown = place
         except NoSuchSegment:
-            self._shown = None
+            # Also where it was deleted between two of our steps.
+            told["segment"] = self._shown = None
         except ReadFailed as error:
             told["error"] = str(error)
         return told

@@ -193,14 +193,17 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     def hurry(self) -> None:
         """The daemon ends: what waits for others is to be answered now, as if its time were over."""
 
-    def promise(self, reply: bytes) -> Slot:
+    def promise(self, reply: bytes, batch: Batch | None = None) -> Slot:
         """The reply to what is being performed, to be sent when the store reports to what this returns.
 
-        `perform` returns it. Cheaper than a Deferred, for what is done most.
+        `perform` returns it. Cheaper than a Deferred, for what is done most. The records of `batch` count as appended
+        then.
         """
-        self._slot.reply = reply
-        self._wait(self._slot)
-        return self._slot
+        slot = self._slot
+        slot.reply = reply
+        slot.appended = batch
+        self._wait(slot)
+        return slot
 
     def count_appended(self, batch: Batch) -> None:
         """Count these records when what is being performed has succeeded."""

@@ -82,8 +82,7 @@ class SespProtocol(StreamProtocol):
         if self._topic is None:
             return error_line("NoTopicSelected") * request.count
         self.allow_write(self._topic, request.batch)
-        stored = self.promise(OK * request.count)
-        self.count_appended(request.batch)
+        stored = self.promise(OK * request.count, request.batch)
         self.core.store.append_for(stored, self._topic, request.batch)
         return stored
 

@@ -73,9 +73,10 @@ class MethodTests(SiteCase):
         """A page of another site can't make a browser read or watch anything; a link there leads here."""
         for path in PATHS:
             for site in ("cross-site", "same-site"):
-                self.assertEqual(self.ask(path, sec_fetch_site=site, sec_fetch_mode="no-cors").status, 403, path)
-        self.assertEqual(self.ask("/", sec_fetch_site="cross-site", sec_fetch_mode="navigate").status, 200)
-        self.assertEqual(self.ask("/metrics", sec_fetch_site="same-origin", sec_fetch_mode="cors").status, 200)
+                self.assertEqual(self.ask(path, sec_fetch_site=site, sec_fetch_dest="empty").status, 403, path)
+                self.assertEqual(self.ask(path, sec_fetch_site=site, sec_fetch_dest="iframe").status, 403, path)
+        self.assertEqual(self.ask("/", sec_fetch_site="cross-site", sec_fetch_dest="document").status, 200)
+        self.assertEqual(self.ask("/metrics", sec_fetch_site="same-origin", sec_fetch_dest="empty").status, 200)
 
 
 class ServedTests(SiteCase):

@@ -97,6 +97,23 @@ class CompactionTests(StoreCase):
             self.compaction.outReceived(line[at : at + 1])
         self.assertEqual(len(self.files()), 1)
 
+    def test_counted(self) -> None:
+        """What it does is counted: starts, folds and their bytes, merges, failures; and whether it runs."""
+        self.assertFalse(self.compaction.running)
+        self.close_file()
+        self.compaction.start()
+        self.assertTrue(self.compaction.running)
+        folded = self.compactor.fold(told=False)
+        self.say(folded=folded.file, pack=folded.pack, bytes=folded.pack_bytes)
+        self.say(merged=[], into=9)
+        self.say(failed="no room")
+        self.die()
+        self.assertFalse(self.compaction.running)
+        self.reactor.advance(1)
+        counted = self.compaction.counted
+        self.assertEqual((counted.starts, counted.folds, counted.merges, counted.failures), (2, 1, 1, 1))
+        self.assertEqual(counted.pack_bytes, folded.pack_bytes)
+
     def test_dies(self) -> None:
         """One that dies is started again, later each time; one that got something done, soon again."""
         file = self.close_file()

@@ -281,8 +281,10 @@ class PressureTests(PackedCase):
         held = len(told.names)
         self.assertLess(held, 32)
         self.assertGreater(self.store.pending_bytes, 0)
+        self.assertEqual((self.store.waits_for_fold, self.store.counted.waits), (True, 1))
         self.compactor.fold()
         self.writer.run()
+        self.assertFalse(self.store.waits_for_fold)
         self.assertEqual(told.names, list(range(60)))
         self.assertEqual(self.records(a), [b"%d" % number * 100 for number in range(60)])
 
