@@ -119,7 +119,7 @@ class FastStreamProtocol(StreamProtocol):
         segment = self.core.store.find_claimed(segment_name(request.stream))
         if segment is None:
             return b""
-        self.allow_write(segment, request.batch)
+        self.allow_write(segment, request.batch.size)
         return self.core.store.append(segment, request.batch), b""
 
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
@@ -137,7 +137,7 @@ class FastStreamProtocol(StreamProtocol):
 
     def _may_write(self, segment: Segment, record: Batch) -> bool:
         try:
-            self.allow_write(segment, record)
+            self.allow_write(segment, record.size)
         except NotAllowed as error:
             self.note(error)
             return False
