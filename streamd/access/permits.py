@@ -25,6 +25,9 @@ CREATE: Final = 4
 ADMIN: Final = 8
 """Delete, seal, truncate, list and describe; it includes CREATE, and neither READ nor WRITE."""
 
+VISIBLE: Final = READ | WRITE | ADMIN
+"""Any of these lets a peer know of a topic."""
+
 _ALL: Final = READ | WRITE | CREATE | ADMIN
 _BITS: Final = {"read": READ, "write": WRITE, "create": CREATE, "admin": CREATE | ADMIN}
 assert tuple(_BITS) == RIGHTS

@@ -119,7 +119,7 @@ class FastStreamProtocol(StreamProtocol):
         segment = self.core.store.find_claimed(segment_name(request.stream))
         if segment is None:
             return b""
-        self.allow_write(segment, request.batch)
+        self.allow_write(segment, request.batch.size)
         self.count_appended(request.batch)
         return self.core.store.append(segment, request.batch), b""
 
@@ -144,7 +144,7 @@ class FastStreamProtocol(StreamProtocol):
 
     def _may_write(self, segment: Segment, record: Batch) -> bool:
         try:
-            self.allow_write(segment, record)
+            self.allow_write(segment, record.size)
         except NotAllowed as error:
             self.note(error)
             return False

@@ -126,7 +126,7 @@ class FujinProtocol(StreamProtocol):
             return reply if accepted is None else (accepted, reply)
         stored = self.promise(reply)
         segment = self._target(request.topic)
-        self.allow_write(segment, request.batch)
+        self.allow_write(segment, request.batch.size)
         self.core.store.append_for(stored, segment, request.batch)
         return stored
 
@@ -142,7 +142,7 @@ class FujinProtocol(StreamProtocol):
         elif segment.claimed_sealed:
             raise SegmentSealed(topic)
         else:
-            self.allow_write(segment, batch)
+            self.allow_write(segment, batch.size)
 
     def _target(self, topic: str) -> Segment:
         """The segment of a topic, made where it is not there. It can be appended to before it is on disk."""

@@ -10,7 +10,6 @@ from twisted.logger import Logger
 from streamd.access.pace import Pace
 from streamd.access.peer import peer_of
 from streamd.access.permits import CREATE, STALE, WRITE, NotAllowed, Permits, TooManyTopics, TopicFull
-from streamd.batch import Batch
 from streamd.interfaces import Core
 from streamd.store import Segment, StoreError
 
@@ -47,15 +46,15 @@ class Permitted:
         if not permits.is_open and not permits.rights(name) & right:
             raise NotAllowed(name)
 
-    def allow_write(self, segment: Segment, batch: Batch) -> None:
-        """Raise NotAllowed unless the peer may append this."""
+    def allow_write(self, segment: Segment, size: int) -> None:
+        """Raise NotAllowed unless the peer may append so many bytes."""
         permits = self.permits
         if permits.is_open:
             return
         if not permits.rights(segment.name) & WRITE:
             raise NotAllowed(segment.name)
         bytes_max = permits.topic_bytes_max(segment.name)
-        if bytes_max and segment.next_offset - segment.first_offset + len(batch.payload) > bytes_max:
+        if bytes_max and segment.next_offset - segment.first_offset + size > bytes_max:
             raise TopicFull(segment.name)
 
     def allow_create(self, name: str) -> None:

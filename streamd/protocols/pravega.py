@@ -56,7 +56,7 @@ class PravegaProtocol(StreamProtocol):
         self._writers: dict[bytes, tuple[Segment, Name]] = {}
         self._waiting: dict[Deferred[None], None] = {}
         """Reads at the tail, in the order in which they were asked."""
-        self._storage = Storage(core)
+        self._storage = Storage(core, self)
 
     def perform(self, request: pravega.Incoming) -> Reply:
         action = _ACTIONS.get(type(request))
@@ -105,7 +105,7 @@ class PravegaProtocol(StreamProtocol):
             self.give_up("an append without a setup")
             return None
         segment = self._writers[request.writer][0]
-        self.allow_write(segment, request.batch)
+        self.allow_write(segment, request.batch.size)
         try:
             stored = self._store(segment, request)
         except LevelOverlap as error:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Final
 
 from streamd import __version__
-from streamd.access.permits import ADMIN, READ, WRITE, NotAllowed, TooManyTopics, TopicFull
+from streamd.access.permits import ADMIN, READ, VISIBLE, NotAllowed, TooManyTopics, TopicFull
 from streamd.config import fill
 from streamd.groups import Groups
 from streamd.interfaces import Core
@@ -81,7 +81,7 @@ class SespProtocol(StreamProtocol):
     def _publish(self, request: sesp.Publish) -> Reply:
         if self._topic is None:
             return error_line("NoTopicSelected") * request.count
-        self.allow_write(self._topic, request.batch)
+        self.allow_write(self._topic, request.batch.size)
         stored = self.promise(OK * request.count, request.batch)
         self.core.store.append_for(stored, self._topic, request.batch)
         return stored
@@ -117,7 +117,7 @@ class SespProtocol(StreamProtocol):
     def _select(self, request: sesp.Select) -> Reply:
         if self._topic is not None:
             return error_line("TopicAlreadySelected")
-        self.allow(READ | WRITE | ADMIN, request.name)
+        self.allow(VISIBLE, request.name)
         self._topic = self._find(request.name)
         return OK
 

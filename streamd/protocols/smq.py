@@ -124,7 +124,7 @@ class SmqProtocol(StreamProtocol):
             # It is the operator who named the queue: who may push may be the first to do so.
             self.allow(WRITE, self._queue.name)
             return self._queue.make().addCallback(self._append, request), reply
-        self.allow_write(segment, request.batch)
+        self.allow_write(segment, request.batch.size)
         return self._append(segment, request), reply
 
     def _append(self, segment: Segment, request: smq.Push) -> Deferred[Any]:

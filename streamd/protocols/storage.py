@@ -11,8 +11,10 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred, succeed
 from twisted.python.failure import Failure
 
+from streamd.access.permits import READ, VISIBLE, WRITE, NotAllowed
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply
+from streamd.protocols.permitted import Permitted
 from streamd.store import (
     BadName,
     Level,
@@ -58,15 +60,20 @@ _CODES: Final[tuple[tuple[type[StoreError], Code], ...]] = (
     (StoreReadOnly, Code.READ_ONLY),
     (ReadFailed, Code.READ_FAILED),
     (RequestTooLarge, Code.TOO_LARGE),
+    (NotAllowed, Code.NOT_ALLOWED),
 )
 
 
 class Storage:
-    """Carries out the messages for tools."""
+    """Carries out the messages for tools, as far as the peer may.
 
-    def __init__(self, core: Core) -> None:
+    A hidden segment goes by its name like any other: who may write to a topic of that name may do all with it.
+    """
+
+    def __init__(self, core: Core, peer: Permitted) -> None:
         self._core = core
         self._store = core.store
+        self._peer = peer
 
     def perform(self, request: Any, bytes_max: int) -> Reply:
         """Do what is asked; an answer has about `bytes_max` bytes at most."""
@@ -85,17 +92,32 @@ class Storage:
         # A name may be all there is to say, and a name can be long.
         return to_bytes(storage.Refusal(request.id, code, number, offset, str(error)[:1000]))
 
-    def _visible(self, id: int) -> Segment:
+    def _visible(self, id: int, right: int) -> Segment:
         segment = self._store.find_id(id)
         if segment.hidden:
             raise NoSuchSegment(f"segment {id}")
-        return segment
+        return self._allowed(segment, right)
 
     def _hidden(self, id: int) -> Segment:
-        segment = self._store.find_id(id)
+        segment = self._allowed(self._store.find_id(id), WRITE)
         if not segment.hidden:
             raise StoreError(f"segment {id} is not hidden")
         return segment
+
+    def _allowed(self, segment: Segment, right: int) -> Segment:
+        """The segment, where the peer may. Ids are easily guessed, so who may nothing is not even told its name."""
+        try:
+            self._peer.allow(right, segment.name)
+        except NotAllowed as error:
+            if self._knows(segment):
+                raise
+            self._peer.note(error)
+            raise NoSuchSegment(f"segment {segment.id}")
+        return segment
+
+    def _knows(self, segment: Segment) -> bool:
+        permits = self._peer.permits
+        return permits.is_open or bool(permits.rights(segment.name) & VISIBLE)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -106,22 +128,23 @@ class Storage:
         looked_at = self._store.following(request.after, _LISTED_MAX)
         found = [each for each in looked_at if not each.hidden and each is not self._store.broadcasts]
         after = looked_at[-1].id if len(looked_at) == _LISTED_MAX else 0
-        return _described(request, [each for each in found if fits(each.name)], after)
+        return _described(request, [each for each in found if fits(each.name) and self._knows(each)], after)
 
     def _named(self, request: storage.NameSegments) -> bytes:
         found: list[Segment] = []
         for name in request.names:
             with suppress(NoSuchSegment):
                 found.append(self._store.find(name))
-        return _described(request, found)
+        return _described(request, [each for each in found if self._knows(each)])
 
     def _describe(self, request: storage.DescribeSegment) -> bytes:
-        return _described(request, [self._store.find_id(request.segment)])
+        segment = self._store.find_id(request.segment)
+        return _described(request, [self._allowed(segment, WRITE if segment.hidden else VISIBLE)])
 
     # -- records -------------------------------------------------------------------------------------------------------
 
     def _read(self, request: storage.ReadRecords, bytes_max: int) -> Deferred[bytes]:
-        segment = self._visible(request.segment)
+        segment = self._visible(request.segment, READ)
         found = self._store.read(
             segment,
             request.number,
@@ -135,7 +158,7 @@ class Storage:
         return in_parts(to_bytes(read))
 
     def _find(self, request: storage.FindRecord) -> Deferred[bytes]:
-        segment = self._visible(request.segment)
+        segment = self._visible(request.segment, READ)
         return Deferred.fromCoroutine(self._place(segment, request.by, request.place)).addCallback(
             lambda place: to_bytes(storage.RecordFound(request.id, *place))
         )
@@ -170,7 +193,7 @@ class Storage:
         return segment.number
 
     def _split(self, request: storage.SplitRecords) -> Deferred[bytes]:
-        segment = self._visible(request.segment)
+        segment = self._visible(request.segment, READ)
         if request.parts > SPLIT_MAX:
             raise RequestTooLarge(f"{request.parts} parts, {SPLIT_MAX} at most")
         return Deferred.fromCoroutine(
@@ -207,6 +230,7 @@ class Storage:
             find = self._store.find_hidden if request.hidden else self._store.find
             return made(find(request.name))
 
+        self._allow_make(request)
         if request.existing not in (Existing.REFUSED, Existing.TAKEN, Existing.REPLACED):
             raise StoreError(f"{request.existing} is nothing that can become of a segment")
         if request.existing == Existing.REPLACED:
@@ -218,6 +242,14 @@ class Storage:
                 self._store.delete(old).addErrback(lambda failure: failure.trap(StoreError))
         done = maybeDeferred(self._store.create, request.name, hidden=request.hidden).addCallback(made)
         return done.addErrback(exists) if request.existing == Existing.TAKEN else done
+
+    def _allow_make(self, request: storage.MakeSegment) -> None:
+        if request.hidden:
+            self._peer.allow(WRITE, request.name)
+        elif request.existing == Existing.TAKEN and self._store.find_claimed(request.name) is not None:
+            self._peer.allow(VISIBLE, request.name)
+        else:
+            self._peer.allow_create(request.name)
 
     def _append(self, request: storage.AppendRecords) -> Reply:
         segment = self._hidden(request.segment)
@@ -233,7 +265,7 @@ class Storage:
         return done, to_bytes(storage.RecordsAppended(request.id, level))
 
     def _publish(self, request: storage.PublishSegments) -> Reply:
-        levels = [Level(self._visible(each.segment), *each[1:]) for each in request.levels]
+        levels = [Level(self._visible(each.segment, WRITE), *each[1:]) for each in request.levels]
         stored = [each.segment.claimed_level(each.writer) for each in levels]
         again = bool(levels) and all(
             have is not None and have >= each.level for have, each in zip(stored, levels, strict=True)
@@ -241,7 +273,9 @@ class Storage:
         parts: list[tuple[Segment, Segment]] = []
         for part in request.parts:
             try:
-                parts.append((self._hidden(part.hidden), self._visible(part.target)))
+                hidden, target = self._hidden(part.hidden), self._visible(part.target, WRITE)
+                self._peer.allow_write(target, hidden.offset - hidden.first_offset)
+                parts.append((hidden, target))
             except NoSuchSegment:
                 # What was published is no hidden segment any more, and who did it may not know that it is done.
                 if not again:
@@ -261,15 +295,15 @@ class Storage:
         return gatherResults(deleted, consumeErrors=True).addErrback(_first_failure), reply
 
     def _set_group(self, request: storage.SetGroup) -> Deferred[bytes]:
-        segment = self._visible(request.segment)
+        segment = self._visible(request.segment, READ)
         done = self._store.set_group(segment, request.group, request.position)
         return done.addCallback(lambda _: _position(request, segment))
 
     def _get_group(self, request: storage.GetGroup) -> bytes:
-        return _position(request, self._visible(request.segment))
+        return _position(request, self._visible(request.segment, READ))
 
     def _get_level(self, request: storage.GetLevel) -> bytes:
-        level = (self._visible(request.segment).levels or {}).get(request.writer)
+        level = (self._visible(request.segment, VISIBLE).levels or {}).get(request.writer)
         return to_bytes(storage.LevelFound(request.id, level is not None, level or 0))
 
 

@@ -50,6 +50,7 @@ class Code(IntEnum):
     READ_FAILED = 8
     TOO_LARGE = 9
     BAD_REQUEST = 10
+    NOT_ALLOWED = 11
 
 
 class By(IntEnum):
