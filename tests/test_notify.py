@@ -255,6 +255,20 @@ class DaemonTests(ManagerCase, DaemonCase):
         stopping = manager.hear_until(lambda each: "STOPPING" in each)[-1]
         self.assertEqual(stopping, {"STOPPING": "1", "STATUS": "stopping"})
 
+    def test_reload(self) -> None:
+        """A SIGHUP is told as a reload that ends, also where the file has a mistake, and the daemon serves on."""
+        manager = self.manager()
+        path = self.write("streamd.toml", 'data_dir = "data"\n')
+        daemon = self.daemon("--config", path, environment=self.environment(manager, 60)).start()
+        for text in ('data_dir = "data"\n[limits]\nconnections_max = 9\n', "nonsense"):
+            self.write("streamd.toml", text)
+            os.kill(daemon.pid, signal.SIGHUP)
+            begun = manager.hear_until(lambda each: "RELOADING" in each)[-1]
+            self.assertEqual(set(begun), {"RELOADING", "MONOTONIC_USEC"})
+            self.assertEqual(manager.hear(), {"READY": "1"})
+        self.assert_answers(daemon.connect())
+        self.assertEqual(daemon.terminate(), 0, daemon.output)
+
     def test_compactor(self) -> None:
         """The child that it starts knows of no service manager."""
         manager = self.manager()

@@ -66,6 +66,7 @@ class UnitTests(SynchronousTestCase):
         }.items():
             self.assertEqual(unit[key], [value])
         self.assertIn("WatchdogSec", unit)
+        self.assertNotIn("PrivateUsers", unit)  # user:NAME in a rule of access would be somebody else
 
     def test_socket(self) -> None:
         """The socket unit holds the default port of the protocol that its descriptor is named after."""
