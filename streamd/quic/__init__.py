@@ -11,7 +11,7 @@ is an object that streams can be opened on and that can be closed with a code. N
 | `stream` | a stream as a transport |
 | `connection` | the library's events to streams and factory; one flush a turn, one timer |
 | `listener`, `datagrams` | whose datagram is it, and who may come in; the turn and the socket |
-| `sending` | many datagrams with few calls |
+| `sending`, `receiving` | many datagrams with few calls |
 | `flow` | the library's connection, held to limits |
 | `library` | the only module that imports aioquic |
 | `plugin` | the ``quic:`` of endpoint strings |

@@ -12,8 +12,9 @@ from twisted.internet.interfaces import IProtocol, IProtocolFactory, IStreamClie
 from zope.interface import implementer
 
 from streamd.quic.connection import Connection
-from streamd.quic.datagrams import DATAGRAM_BYTES_MAX, Datagrams
+from streamd.quic.datagrams import Datagrams
 from streamd.quic.flow import BoundedConnection, configuration
+from streamd.quic.receiving import listen
 from streamd.quic.settings import QuicSettings
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class QuicClientEndpoint:
         quic = BoundedConnection(self._settings, configuration=told)
         dialer = Dialer(self._reactor, self._settings, factory, (host, self._port), quic)
         interface = "::" if isIPv6Address(host) else "0.0.0.0"
-        self._reactor.listenUDP(0, dialer, interface=interface, maxPacketSize=DATAGRAM_BYTES_MAX)
+        listen(self._reactor, 0, dialer, interface)
         return await dialer.dial()
 
     async def _connect(self, factory: IProtocolFactory) -> IProtocol:

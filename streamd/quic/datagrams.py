@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from streamd.quic.settings import QuicSettings
 
-DATAGRAM_BYTES_MAX: Final = 65_535
-"""No datagram is longer."""
-
 # So much is read before others have their turn: some 50 datagrams of the usual size, which take QUIC about 3 ms.
 _TURN_BYTES: Final = 64 << 10
 

@@ -14,8 +14,8 @@ from zope.interface import implementer
 
 from streamd.interfaces import IReloadable
 from streamd.quic.certificate import ServerCertificate
-from streamd.quic.datagrams import DATAGRAM_BYTES_MAX
 from streamd.quic.listener import Listener, QuicPort
+from streamd.quic.receiving import listen
 from streamd.quic.settings import QuicSettings
 
 
@@ -67,7 +67,7 @@ class QuicServerEndpoint:
             why = ValueError("a quic endpoint needs a certificate: quic:PORT:privateKey=FILE:certKey=FILE")
             raise CannotListenError(self._interface, self._port, why)
         listener = Listener(self._reactor, self._settings, factory, self._certificate)
-        self._reactor.listenUDP(self._port, listener, interface=self._interface, maxPacketSize=DATAGRAM_BYTES_MAX)
+        listen(self._reactor, self._port, listener, self._interface)
         factory.doStart()
         self._listeners.append(listener)
         return QuicPort(listener)
