@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,6 +40,15 @@ class Sesp:
         reply = self.reply(command)
         assert reply[:1] == b"+", f"{command[:80]} was answered {reply[:200]!r}"
         return reply[1:]
+
+    def publish(self, messages: Sequence[str]) -> None:
+        """Publish to the selected topic, many messages at a time."""
+        for first in range(0, len(messages), _AT_ONCE):
+            lines = [f">{message}\n".encode() for message in messages[first : first + _AT_ONCE]]
+            self._stream.write(b"".join(lines))
+            self._stream.flush()
+            replies = {self._stream.readline() for _ in lines}
+            assert replies == {b"+\n"}, replies
 
     def places(self, topic: str) -> tuple[int, int, int]:
         """The first offset of a topic, its next one, and the bytes between them."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql.types import StructType
 
-    from streamd.store.read import Run
+    from streamd.spark.storage import Run
 
 BATCH_BYTES: Final = 4 << 20
 BATCH_RECORDS: Final = 64 << 10

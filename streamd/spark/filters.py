@@ -23,8 +23,7 @@ from pyspark.sql.datasource import (
 from streamd.spark.options import microseconds
 
 if TYPE_CHECKING:
-    from streamd.spark.storage import Storage
-    from streamd.store.outside import SegmentInfo
+    from streamd.spark.storage import Info, Storage
 
 _ALL: Final = (0, 1 << 63)
 
@@ -65,7 +64,7 @@ class Bounds:
         """Whether the query is about this topic."""
         return (self.topics is None or topic in self.topics) and all(map(topic.startswith, self.prefixes))
 
-    def numbers(self, storage: Storage, info: SegmentInfo, first: int, end: int) -> tuple[int, int]:
+    def numbers(self, storage: Storage, info: Info, first: int, end: int) -> tuple[int, int]:
         """The part of a range of record numbers that the query is about."""
         first, end = _both((first, end), self.offsets)
         begin, last = self.times

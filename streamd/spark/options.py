@@ -14,6 +14,8 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Final, Literal
 
+from streamd.client.address import parse_address
+
 OnDataLoss = Literal["fail", "skip"]
 
 EARLIEST: Final = "earliest"
@@ -111,8 +113,8 @@ class _Given:
         """All of them, checked one by one and against each other."""
         path, server = self._one_of("path", "server", why="where to read: a store's directory, or a daemon")
         topic, topics, pattern = self._one_of("topic", "topics", "topicPattern", why="what to read")
-        if server is not None and not re.fullmatch(r".+:\d{1,5}", server):
-            raise OptionError(f"server is {server!r}: give the daemon's Pravega service as host:port")
+        if server is not None:
+            _check_address(server)
         if pattern is not None:
             _check_pattern(pattern)
         names = (topic,) if topic is not None else _names(topics) if topics is not None else ()
@@ -205,6 +207,13 @@ class _Given:
         if value == "skip":
             return "skip"
         raise OptionError(f"onDataLoss is {value!r}: give fail, or skip to go on behind what is missing")
+
+
+def _check_address(server: str) -> None:
+    try:
+        parse_address(server)
+    except ValueError as error:
+        raise OptionError(f"server is to be the address of the daemon's Pravega service: {error}")
 
 
 def _check_pattern(pattern: str) -> None:

@@ -11,8 +11,7 @@ from streamd.spark.options import LATEST, OnDataLoss, OptionError, Place, ReadOp
 
 if TYPE_CHECKING:
     from streamd.spark.filters import Bounds
-    from streamd.spark.storage import Storage
-    from streamd.store.outside import SegmentInfo
+    from streamd.spark.storage import Info, Storage
 
 _log: Final = logging.getLogger("streamd.spark")
 
@@ -65,14 +64,14 @@ class Losses:
         _log.warning("topic %r was %s: what it had from offset %d on is skipped", topic, what, first)
 
 
-def chosen(storage: Storage, options: ReadOptions) -> list[SegmentInfo]:
+def chosen(storage: Storage, options: ReadOptions) -> list[Info]:
     """The topics to read, as they are now. One that is named has to be there."""
     if options.pattern is not None:
         return sorted([info for info in storage.segments() if options.selects(info.name)], key=lambda info: info.name)
-    known = {info.name: info for info in storage.segments()}
+    known = {info.name: info for info in storage.named(options.topics)}
     for name in options.topics:
         if name not in known:
-            near = get_close_matches(name, known, 1)
+            near = get_close_matches(name, [info.name for info in storage.segments()], 1)
             raise OptionError(f"there is no topic {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     return [known[name] for name in options.topics]
 
@@ -100,13 +99,13 @@ def batch_ranges(storage: Storage, options: ReadOptions, bounds: Bounds, losses:
     return ranges
 
 
-def _check_named(place: Place, option: str, infos: Sequence[SegmentInfo]) -> None:
+def _check_named(place: Place, option: str, infos: Sequence[Info]) -> None:
     missing = set(place.numbers) - {info.name for info in infos}
     if missing:
         raise OptionError(f"{option} names {min(missing)!r}, which is no topic that is read: leave it out")
 
 
-def number_of(storage: Storage, info: SegmentInfo, place: Place, option: str) -> int:
+def number_of(storage: Storage, info: Info, place: Place, option: str) -> int:
     """The record number of a place in a topic. It may lie below the first retained one, never behind the end."""
     if place.timestamp is not None:
         return min(storage.number_at(info.id, place.timestamp), info.number)
@@ -118,6 +117,6 @@ def number_of(storage: Storage, info: SegmentInfo, place: Place, option: str) ->
     return info.number if wanted == LATEST else info.first_number
 
 
-def range_of(info: SegmentInfo, first: int, end: int) -> Range:
+def range_of(info: Info, first: int, end: int) -> Range:
     """These records, and about how many bytes they are."""
     return Range(info.id, info.name, first, end, info.bytes * (end - first) // max(info.records, 1))

@@ -14,11 +14,12 @@ from streamd.spark.options import ReadOptions
 from streamd.spark.places import Losses, Range, batch_ranges
 from streamd.spark.plan import Partition, partitions
 from streamd.spark.storage import Storage, open_storage
+from streamd.store.errors import NoSuchSegment, RecordsTruncated
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from streamd.store.read import Run
+    from streamd.spark.storage import Run
 
 # The program that Spark runs to push filters down, and in no other case.
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -45,8 +46,6 @@ def read_partition(options: ReadOptions, schema: StructType, partition: InputPar
 
 def _runs(storage: Storage, range: Range, losses: Losses) -> Iterator[Run]:
     """The records of a range. What goes while it is read is an error, or skipped."""
-    from streamd.store.errors import NoSuchSegment, RecordsTruncated
-
     first = range.first
     while first < range.end:
         try:

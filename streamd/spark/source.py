@@ -11,16 +11,16 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from streamd.spark.options import OptionError, read_options
 
-COLUMNS: Final = {
-    "topic": "string",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "type": "string",
-    "value": "binary",
+COLUMNS: Final[dict[str, DataType]] = {
+    "topic": StringType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "type": StringType(),
+    "value": BinaryType(),
 }
 """The columns of a read, as `streamd.spark.columns` makes them."""
 
@@ -33,9 +33,9 @@ class StreamdSource(DataSource):
         """The word for ``format``."""
         return "streamd"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """All columns. Who needs only some gives these with ``.schema(…)``, and no others are made."""
-        return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        return StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
@@ -65,11 +65,11 @@ class StreamdSource(DataSource):
 
 def check_columns(schema: StructType) -> None:
     """Whether a schema asks for columns that there are; OptionError."""
-    told = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    told = ", ".join(f"{name} {kind.simpleString()}" for name, kind in COLUMNS.items())
     if not schema.fields:
         raise OptionError(f"the schema has no columns: take some of {told}")
     for each in schema.fields:
-        if COLUMNS.get(each.name) != each.dataType.simpleString():
+        if COLUMNS.get(each.name) != each.dataType:
             raise OptionError(f"the schema has {each.name} {each.dataType.simpleString()}: take columns out of {told}")
     if len(set(schema.names)) < len(schema.names):
         raise OptionError("the schema names a column twice")

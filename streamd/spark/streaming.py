@@ -7,9 +7,10 @@ restart.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -28,13 +29,16 @@ from streamd.spark.positions import Position, Positions, decode, encode
 from streamd.spark.reading import read_partition
 from streamd.spark.storage import Storage, open_storage
 from streamd.spark.triggers import Patience, by_bytes, by_records
+from streamd.store.errors import NoSuchSegment, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from streamd.store.outside import SegmentInfo
+    from streamd.spark.storage import Info
 
-Infos = Mapping[str, "SegmentInfo"]
+_log: Final = logging.getLogger("streamd.spark")
+
+Infos = Mapping[str, "Info"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -43,7 +47,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._target: dict[str, SegmentInfo] | None = None
+        self._target: dict[str, Info] | None = None
         """Where the topics ended when a query with AvailableNow began."""
         self._latest: Positions | None = None
         self._published: Positions = {}
@@ -103,8 +107,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """What a trigger reads: the same again after a restart. Called by Spark."""
-        from streamd.store.errors import NoSuchSegment
-
         storage = self._storage()
         losses = Losses(self._options.on_data_loss)
         begin = decode(start)
@@ -140,11 +142,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _infos(self, storage: Storage) -> Infos:
         """The topics that are there, as far as this query is to see them."""
         options = self._options
-        found = {
-            info.name: info
-            for info in storage.segments()
-            if (info.name in options.topics if options.pattern is None else options.selects(info.name))
-        }
+        if options.pattern is None:
+            found = {info.name: info for info in storage.named(options.topics)}
+        else:
+            found = {info.name: info for info in storage.segments() if options.selects(info.name)}
         if self._target is None:
             return found
         # What was created since, under a new name or an old one, is not for this query.
@@ -199,3 +200,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _publish(self, positions: Positions) -> None:
         """Let everybody see how far this query has come, as the position of a reader group."""
+        if self._options.group is None:
+            return
+        storage = self._storage()
+        for name, position in positions.items():
+            before = self._published.get(name)
+            if before is None or (before.id, before.next) != (position.id, position.next):
+                try:
+                    storage.set_group(position.id, self._options.group, position.next)
+                except StoreError as error:
+                    # A topic that is gone, a disk that is full: the query itself can do without.
+                    _log.warning("group %r of topic %r is not published: %s", self._options.group, name, error)
+        self._published = positions
