@@ -12,7 +12,7 @@ ARGS   ?=
 # The checkout comes first on the path, so that what is run, tested and checked is what lies here.
 export PYTHONPATH := $(CURDIR)
 
-SOURCES := streamd pyspark_streamd tests benchmarks setup.py twisted/plugins/streamd_plugin.py
+SOURCES := streamd pyspark_streamd tests benchmarks docs/examples setup.py twisted/plugins/streamd_plugin.py
 
 .PHONY: help run test lint format bench clean
 .DEFAULT_GOAL := help

@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict
 from uuid import UUID, uuid4
 
 from streamd.batch import Batch
-from streamd.client.errors import ClientError, ConnectionLost
+from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken
 from streamd.client.pravega import PravegaSession, refused
 from streamd.client.session import Answer, Steps, closed
 from streamd.client.target import Target
@@ -170,7 +170,7 @@ class WriterSession(PravegaSession):
     def _received(self, replies: list[Reply]) -> None:
         others: list[Reply] = []
         for reply in replies:
-            if isinstance(reply, DataAppended):
+            if isinstance(reply, DataAppended) and reply.writer == self._backlog.writer.bytes:
                 self._backlog.acknowledge(reply.level)
             elif isinstance(reply, (NoSuchSegment, SegmentIsSealed)) and not self._asked:
                 # In place of an acknowledgement: nothing more can be written.
@@ -218,6 +218,11 @@ class Appender:
         """How many bytes of this writer are on disk: its ack level."""
         return self._backlog.acknowledged
 
+    @property
+    def written(self) -> int:
+        """How many bytes this writer has written: its ack level when all of it is on disk."""
+        return self._backlog.end
+
     def _new_session(self) -> WriterSession:
         return WriterSession(self._target.reply_bytes_max, self._segment, self._backlog)
 
@@ -238,10 +243,10 @@ class Patience:
         self._delay = _DELAY_SECONDS_FIRST
 
     def delay(self, error: ConnectionLost, now: float) -> float:
-        """How many seconds to wait; raises the error when it is time to give up."""
+        """How many seconds to wait; raises the error when it is time to give up, or when it is of no use."""
         if self._since is None or self._level != self._backlog.acknowledged:
             self._level, self._since, self._delay = self._backlog.acknowledged, now, _DELAY_SECONDS_FIRST
-        if now - self._since > self._seconds_max:
+        if now - self._since > self._seconds_max or isinstance(error, ProtocolBroken):
             raise error
         delay = self._delay * random.uniform(0.5, 1.0)
         self._delay = min(2 * self._delay, _DELAY_SECONDS_MAX)

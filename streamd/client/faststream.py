@@ -29,16 +29,17 @@ class FastStreamSession(OrderedSession[Reply]):
 
     def __init__(self, reply_bytes_max: int) -> None:
         super().__init__(FastStreamReplies(reply_bytes_max))
-        self._unconfirmed = False
+        self._told = 0
+        self._confirmed = 0
 
     def closing(self) -> Steps[None]:
-        if self._unconfirmed:
+        if self._told > self._confirmed:
             yield from self.flush()
 
     def _tell(self, request: Request) -> Steps[None]:
         """Send what is not answered; waits only where the daemon does not take it."""
         self._send(request_bytes(request))
-        self._unconfirmed = True
+        self._told += 1
         yield from self._when_sent()
 
     def _question(self, request: Request, kind: type[K]) -> Steps[K]:
@@ -79,8 +80,9 @@ class FastStreamSession(OrderedSession[Reply]):
     def flush(self) -> Steps[None]:
         """Wait until all that this client asked for so far is on disk."""
         # The answer to any question about streams waits for that.
-        self._unconfirmed = False
+        told = self._told
         yield from self._question(Check(0), StreamState)
+        self._confirmed = max(self._confirmed, told)
 
     def take(self, stream: int) -> Steps[bytes]:
         """All that is in a stream, end to end, which is emptied. Nothing where it is not there."""

@@ -46,7 +46,7 @@ class PravegaSession(Session[Reply]):
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._asked)
+        return bool(self._asked) or super().is_waiting
 
     def _ask(self, request: Request, accepts: Callable[[Reply], bool]) -> Answer[Reply]:
         self._send(request_bytes(request))
@@ -58,14 +58,18 @@ class PravegaSession(Session[Reply]):
         finished = [(self._asker(reply), reply) for reply in replies]
         # Only now: who waited may ask for the next thing at once.
         for answer, reply in finished:
-            answer.resolve(reply)
+            if answer is not None:
+                answer.resolve(reply)
+        for answer, reply in finished:
+            if answer is None:
+                raise WireError(f"{type(reply).__name__} that nobody asked for")
 
-    def _asker(self, reply: Reply) -> Answer[Reply]:
+    def _asker(self, reply: Reply) -> Answer[Reply] | None:
         for at, (accepts, answer) in enumerate(self._asked):
             if accepts(reply):
                 del self._asked[at]
                 return answer
-        raise WireError(f"{type(reply).__name__} that nobody asked for")
+        return None
 
     def _abandoned(self) -> list[Answer[Any]]:
         asked, self._asked = self._asked, []

@@ -4,7 +4,7 @@ A session's operations are generators. They put bytes into the session and ``yie
 runs them (`streamd.client.blocking`, `streamd.client.asynchronous`) moves the bytes:
 
     def create(self, name: str) -> Steps[None]:
-        refused = yield from self._ask(command_line(Create(name)))
+        yield from self._ask(command_line(Create(name)), 1, meaning)
 
 So many operations can be on their way at once, and each is written once.
 """
@@ -18,13 +18,11 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from streamd.batch import Buffer
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken
+from streamd.client.target import PIPELINED_BYTES_MAX
 from streamd.wire import WireError
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-PIPELINED_BYTES_MAX: Final = 1 << 20
-"""So much is sent before it is answered, unless one request alone is larger."""
 
 _CHUNK_BYTES: Final = 128 << 10
 
@@ -94,12 +92,13 @@ class Replies(Protocol[R]):
 class Session(ABC, Generic[R]):
     """One connection's side of a protocol, without the connection."""
 
-    def __init__(self, codec: Replies[R], pipelined_bytes_max: int = PIPELINED_BYTES_MAX) -> None:
+    def __init__(self, codec: Replies[R]) -> None:
         self._codec = codec
         self._outgoing: list[Buffer] = []
         self._outgoing_bytes = 0
         self._room: list[Answer[None]] = []
-        self.pipelined_bytes_max = pipelined_bytes_max
+        self.pipelined_bytes_max = PIPELINED_BYTES_MAX
+        """So much is sent before it is answered, or one request that is larger."""
         self.error: ClientError | None = None
         """Why it is over, once it is."""
 
@@ -114,9 +113,9 @@ class Session(ABC, Generic[R]):
         yield from ()
 
     @property
-    @abstractmethod
     def is_waiting(self) -> bool:
-        """Whether the daemon owes us something."""
+        """Whether somebody waits for the daemon: for an answer, or until it takes what is sent."""
+        return bool(self._room)
 
     @property
     def is_sending(self) -> bool:
@@ -215,14 +214,14 @@ class _Asked(Generic[R]):
 class OrderedSession(Session[R]):
     """A session whose replies come in the order of the requests."""
 
-    def __init__(self, codec: Replies[R], pipelined_bytes_max: int = PIPELINED_BYTES_MAX) -> None:
-        super().__init__(codec, pipelined_bytes_max)
+    def __init__(self, codec: Replies[R]) -> None:
+        super().__init__(codec)
         self._asked: deque[_Asked[R]] = deque()
         self._asked_bytes = 0
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._asked)
+        return bool(self._asked) or super().is_waiting
 
     def _ask(self, data: bytes, count: int, meaning: Callable[[list[R]], T]) -> Answer[T]:
         """Send what gets so many replies; the answer is what `meaning` makes of them, or the ClientError it raises."""
@@ -257,9 +256,7 @@ class OrderedSession(Session[R]):
     def _received(self, replies: list[R]) -> None:
         at = 0
         finished: list[_Asked[R]] = []
-        while at < len(replies):
-            if not self._asked:
-                raise WireError("a reply that nobody asked for")
+        while at < len(replies) and self._asked:
             asked = self._asked[0]
             missing = asked.count - len(asked.replies)
             taken = replies[at : at + missing] if at or missing < len(replies) else replies
@@ -268,15 +265,16 @@ class OrderedSession(Session[R]):
             else:
                 asked.replies = taken
             at += len(taken)
-            if len(asked.replies) < asked.count:
-                break
-            self._asked.popleft()
-            self._asked_bytes -= asked.size
-            finished.append(asked)
+            if len(asked.replies) == asked.count:
+                self._asked.popleft()
+                self._asked_bytes -= asked.size
+                finished.append(asked)
         # Only now: who waited may ask for the next thing at once.
         for wrong in [asked.finish() for asked in finished]:
             if wrong is not None:
                 raise wrong
+        if at < len(replies):
+            raise WireError("a reply that nobody asked for")
 
     def _abandoned(self) -> list[Answer[Any]]:
         asked, self._asked = self._asked, deque()

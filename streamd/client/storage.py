@@ -56,9 +56,6 @@ R = TypeVar("R", bound=Reply)
 READ_BYTES: Final = 2 << 20
 """How much is asked for at once."""
 
-PIPELINED_BYTES_MAX: Final = 8 << 20
-"""So much is appended before it is acknowledged."""
-
 _NUMBER_END: Final = (1 << 63) - 1
 _APPEND_BYTES: Final = 2 << 20
 
@@ -89,7 +86,7 @@ class StorageSession(OrderedSession[Reply]):
     """One connection."""
 
     def __init__(self, reply_bytes_max: int) -> None:
-        super().__init__(StorageReplies(reply_bytes_max), PIPELINED_BYTES_MAX)
+        super().__init__(StorageReplies(reply_bytes_max))
         self._next_id = 0
         self._appended: deque[Answer[RecordsAppended]] = deque()
 

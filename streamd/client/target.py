@@ -10,6 +10,7 @@ from streamd.client.address import Address
 CONNECT_SECONDS_MAX: Final = 10.0
 REPLY_SECONDS_MAX: Final = 30.0
 REPLY_BYTES_MAX: Final = 256 << 20
+PIPELINED_BYTES_MAX: Final = 1 << 20
 
 
 class Options(TypedDict, total=False):
@@ -23,6 +24,8 @@ class Options(TypedDict, total=False):
     """How long the daemon may be silent while something is awaited of it, 30 s where nothing is said."""
     reply_bytes_max: int
     """The largest reply that is taken, 256 MiB where nothing is said."""
+    pipelined_bytes_max: int
+    """How much is sent before it is answered, 1 MiB where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -34,3 +37,4 @@ class Target:
     connect_seconds_max: float = CONNECT_SECONDS_MAX
     reply_seconds_max: float = REPLY_SECONDS_MAX
     reply_bytes_max: int = REPLY_BYTES_MAX
+    pipelined_bytes_max: int = PIPELINED_BYTES_MAX

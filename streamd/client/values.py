@@ -72,8 +72,7 @@ class Message(NamedTuple):
         """Its elements, each a number or a str."""
         if self.type is Type.STR:
             return [each.decode("utf-8", "surrogateescape") for each in self.data.split(b"\0")[:-1]]
-        code = _CODES[self.type]
-        return list(struct.unpack(f">{len(self.data) // struct.calcsize(code)}{code}", self.data))
+        return [element for (element,) in struct.iter_unpack(f">{_CODES[self.type]}", self.data)]
 
     @property
     def value(self) -> Any:

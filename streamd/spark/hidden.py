@@ -26,6 +26,9 @@ RECONNECT_SECONDS_MAX: Final = 60.0
 UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
 """So much is kept to be sent again after a lost connection."""
 
+PIPELINED_BYTES_MAX: Final = 8 << 20
+"""So much is on its way before it is acknowledged."""
+
 _PAUSE_SECONDS_FIRST: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 2.0
 
@@ -49,7 +52,7 @@ class Retrying:
         while True:
             try:
                 if self._client is None:
-                    self._client = StorageClient(self.server).connect()
+                    self._client = StorageClient(self.server, pipelined_bytes_max=PIPELINED_BYTES_MAX).connect()
                     if recover is not None:
                         recover(self._client)
                 return operation(self._client)

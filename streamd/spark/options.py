@@ -6,6 +6,7 @@ Spark gives options as text, with names in any case. What can't be used is refus
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -115,6 +116,8 @@ class _Given:
         topic, topics, pattern = self._one_of("topic", "topics", "topicPattern", why="what to read")
         if server is not None:
             _check_address(server)
+        if path is not None:
+            path = _absolute(path)
         if pattern is not None:
             _check_pattern(pattern)
         names = (topic,) if topic is not None else _names(topics) if topics is not None else ()
@@ -207,6 +210,13 @@ class _Given:
         if value == "skip":
             return "skip"
         raise OptionError(f"onDataLoss is {value!r}: give fail, or skip to go on behind what is missing")
+
+
+def _absolute(path: str) -> str:
+    """A directory as executors have to name it, which run elsewhere."""
+    if "://" in path:
+        raise OptionError(f"path is {path!r}: give a directory that every executor sees, or server")
+    return os.path.abspath(path)
 
 
 def _check_address(server: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import Final
 
 from streamd.batch import Buffer
@@ -86,14 +86,23 @@ class SespReplies:
         if self._rest:
             whole = b"".join((self._rest, whole))
             self._rest = bytearray()
+        lines = whole.split(b"\n")
+        if len(whole) > self._line_bytes_max:
+            fitting = list(takewhile(lambda line: len(line) <= self._line_bytes_max, lines))
+            if len(fitting) < len(lines):
+                self._fail()
+                return fitting
         self._keep(data[end:])
-        return whole.split(b"\n")
+        return lines
 
     def _keep(self, data: bytes) -> None:
         self._rest += data
         if len(self._rest) > self._line_bytes_max:
-            self._rest = bytearray()
-            self.error = WireError(f"a reply is over the limit of {self._line_bytes_max} bytes")
+            self._fail()
+
+    def _fail(self) -> None:
+        self._rest = bytearray()
+        self.error = WireError(f"a reply is over the limit of {self._line_bytes_max} bytes")
 
 
 def refusal(line: bytes) -> str | None:

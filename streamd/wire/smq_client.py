@@ -5,15 +5,17 @@ Responses to a thousand pushes that look the same are recognised in a few compar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
+from functools import partial
+from itertools import takewhile
 from struct import Struct
 from typing import Final, NamedTuple
 
 from streamd.batch import Buffer
 from streamd.wire import WireError, smq
 from streamd.wire.frames import FrameCodec, alike, repeated
-from streamd.wire.smq import EMPTY_QUEUE, HEADER, MESSAGE, PULL_REQUEST, PUSHED, SUCCESS
+from streamd.wire.smq import EMPTY_QUEUE, HEADER, MESSAGE, PULL_REQUEST, PUSHED, STR, SUCCESS
 
 
 class Outcome(Enum):
@@ -68,7 +70,7 @@ class SmqReplies(FrameCodec[Response]):
                 return at
             if size:
                 count = alike(data, at, frame, HEADER.size + MESSAGE.size)
-                found += _messages(data[at : at + frame * count], size)
+                _messages(data[at : at + frame * count], size, found)
             elif status:
                 count = 1
                 found.append(_REFUSED)
@@ -80,16 +82,21 @@ class SmqReplies(FrameCodec[Response]):
         return at
 
 
-def _messages(frames: bytes, size: int) -> Iterator[Response]:
+def _messages(frames: bytes, size: int, found: list[Response]) -> None:
     """The messages of frames with the same header."""
     if size < MESSAGE.size:
         raise WireError(f"a message of {size} bytes has no room for its type and count")
     first, count = MESSAGE.unpack_from(frames, HEADER.size)
     code, kind = first >> 4, first & 15
-    for (data,) in Struct(f"{HEADER.size + MESSAGE.size}x{size - MESSAGE.size}s").iter_unpack(frames):
-        if code == EMPTY_QUEUE and not data:
-            yield _EMPTY
-        elif code == SUCCESS and smq.fits(kind, count, data):
-            yield Response(Outcome.PULLED, kind, data)
-        else:
-            raise WireError(f"a message with code {code}, type {kind} and count {count} in {len(data)} bytes")
+    length = size - MESSAGE.size
+    messages = [data for (data,) in Struct(f"{HEADER.size + MESSAGE.size}x{length}s").iter_unpack(frames)]
+    if code == EMPTY_QUEUE and not length:
+        found += [_EMPTY] * len(messages)
+        return
+    # Numbers fit by their size alone, and that is the same for all of them.
+    checked = messages if kind == STR else messages[:1]
+    good = 0 if code != SUCCESS else sum(1 for _ in takewhile(partial(smq.fits, kind, count), checked))
+    bad = good < len(checked)
+    found += [Response(Outcome.PULLED, kind, data) for data in (messages[:good] if bad else messages)]
+    if bad:
+        raise WireError(f"a message with code {code}, type {kind} and count {count} in {length} bytes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,6 +15,8 @@ from streamd.settings import Limits
 from tests.protocols.rig import Peer, Rig
 
 T = TypeVar("T")
+
+RECORD_BYTES = 10_000
 S = TypeVar("S", bound="Session[Any]")
 
 
@@ -58,6 +60,18 @@ class Driver(Generic[S]):
         if self.peer.closed:
             self.session.lost(ConnectionLost("closed"))
         return bool(reply) or self.peer.closed
+
+
+class Endless:
+    """Records without an end, and how many of them were taken."""
+
+    def __init__(self) -> None:
+        self.taken_bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.taken_bytes += RECORD_BYTES
+            yield b"x" * RECORD_BYTES
 
 
 class SessionCase(SynchronousTestCase):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from streamd.client.errors import ConnectionLost, ProtocolBroken
 from streamd.client.faststream import FastStreamSession
 from streamd.interfaces import Core
@@ -11,7 +9,7 @@ from streamd.protocols.factory import StreamFactory
 from streamd.protocols.faststream import FastStreamFactory
 from streamd.settings import Limits
 from streamd.wire.faststream import PONG
-from tests.client.driver import Driver, SessionCase
+from tests.client.driver import Driver, Endless, SessionCase
 
 LIMIT = 1 << 20
 
@@ -105,13 +103,8 @@ class FastStreamTests(SessionCase):
 
     def test_bounded(self) -> None:
         """Endless records are taken no faster than they are sent."""
-
-        def endless() -> Iterator[bytes]:
-            while True:
-                yield b"x" * 100
-
         session = FastStreamSession(LIMIT)
-        answer = next(session.enqueue(1, endless()))
+        answer = next(session.enqueue(1, Endless()))
         self.assertLess(len(session.outgoing()), 2 * session.pipelined_bytes_max)
         self.assertFalse(answer.done)
         session.sent()

@@ -281,3 +281,8 @@ class PatienceTests(PravegaCase):
         backlog.acknowledge(1)
         self.assertLess(patience.delay(error, 11.0), 0.1)
         self.assertIs(self.assertRaises(ConnectionLost, patience.delay, error, 22.0), error)
+
+    def test_no_daemon(self) -> None:
+        """Who speaks something else won't speak this protocol later."""
+        patience = Patience(10.0, Backlog(WRITER, replay=True))
+        self.assertRaises(ProtocolBroken, patience.delay, ProtocolBroken("HTTP"), 0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,7 +14,7 @@ from streamd.interfaces import Core
 from streamd.protocols.factory import StreamFactory
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits
-from tests.client.driver import Driver, SessionCase
+from tests.client.driver import Driver, Endless, SessionCase
 
 LIMIT = 1 << 20
 
@@ -188,18 +187,11 @@ class TopicTests(SespCase):
 
     def test_bounded(self) -> None:
         """Endless messages are taken no faster than the daemon answers."""
-        taken = 0
-
-        def endless() -> Iterator[bytes]:
-            nonlocal taken
-            while True:
-                taken += 1
-                yield b"x" * 100
-
+        endless = Endless()
         session = TopicSession(LIMIT, "t")
-        answer = next(session.publish(endless()))
+        answer = next(session.publish(endless))
         self.assertFalse(answer.done)
         size = len(session.outgoing())
         self.assertGreaterEqual(size, session.pipelined_bytes_max)
         self.assertLess(size, 2 * session.pipelined_bytes_max)
-        self.assertLess(taken, 2 * session.pipelined_bytes_max // 100)
+        self.assertLess(endless.taken_bytes, 2 * session.pipelined_bytes_max)

@@ -96,7 +96,7 @@ class StorageCase(SynchronousTestCase):
         return [bytes(record) for run in reply.runs for record in run.batch.records()]
 
     def read_all(self, id: int) -> list[bytes]:
-        """All records of a segment: an answer may end before they do, where one segment was published behind another."""
+        """All records of a segment: an answer may end before they do, where a segment was published behind another."""
         found: list[bytes] = []
         while some := self.read(id, len(found)):
             found += some

@@ -131,17 +131,19 @@ class BatchTests(SparkCase):
                     self.assertEqual([(row.topic, row.offset) for row in self.rows(frame)], wanted, question)
                 later = self.load(topic="a").where(f"timestamp >= timestamp_micros({round(time.timestamp() * 1e6)})")
                 self.assertEqual({row.offset for row in later.collect()}, {6, 7, 8, 9})
-                # Only with it nothing is read that can't be meant: here that would fail.
-                lost = self.load(topic="a", startingOffsets='{"a": 0}').where("offset > 8")
-                self.assertEqual(self.after_truncation(lost), enabled == "true")
+            with Sesp(self.daemon) as sesp:
+                sesp.ask("@a")
+                sesp.ask("%5")
+            for enabled in ("true", "false"):
+                # Only with it nothing is looked for that can't be meant: here that is gone.
+                spark().conf.set(PUSH_DOWN, enabled)
+                self.assertEqual(self.end_is_found(), enabled == "true")
         finally:
             spark().conf.set(PUSH_DOWN, "true")
 
-    def after_truncation(self, frame: DataFrame) -> bool:
-        """Whether offsets above 8 can be read when those below 5 are gone."""
-        with Sesp(self.daemon) as sesp:
-            sesp.ask("@a")
-            sesp.ask("%5")
+    def end_is_found(self) -> bool:
+        """Whether the last offset can be asked for although the first ones are gone."""
+        frame = self.load(topic="a", startingOffsets='{"a": 0}').where("offset > 8")
         try:
             return [row.offset for row in frame.collect()] == [9]
         except PySparkException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta, timezone
 
 from hypothesis import given
@@ -42,6 +43,10 @@ class UnderstoodTests(SynchronousTestCase):
         self.assertEqual((found.starting, found.ending), (Place(EARLIEST), Place(LATEST)))
         self.assertEqual((found.partitions_min, found.partition_records_max, found.on_data_loss), (1, None, "fail"))
         self.assertEqual((found.trigger_records_min, found.group), (0, None))
+
+    def test_path(self) -> None:
+        """A path is that of the driver, wherever tasks run."""
+        self.assertEqual(batch(path="data/../store").path, os.path.join(os.getcwd(), "store"))
 
     def test_any_case(self) -> None:
         """Spark may change the case of names."""
@@ -124,6 +129,7 @@ class RefusedTests(SynchronousTestCase):
         self.refused("path or server", {"topic": "a"})
         self.refused("path and server contradict", {"path": "/store", "server": "h:1", "topic": "a"})
         self.refused("path is empty", {"path": "", "topic": "a"})
+        self.refused("every executor sees", {"path": "s3a://bucket/store", "topic": "a"})
         for address in ("host", "host:", ":1", "host:99999", "::1:80"):
             self.refused("Pravega service", {"server": address, "topic": "a"})
 

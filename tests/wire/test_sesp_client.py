@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -114,11 +116,15 @@ class ReplyTests(SynchronousTestCase):
         self.assertRaises(WireError, messages, [b""])
         self.assertRaises(WireError, unescaped, b"\\q")
 
-    @given(st.binary(max_size=100), st.lists(st.integers(0, 100), max_size=5))
+    @given(st.text("+*-\\xn0\n", max_size=100), st.lists(st.integers(0, 100), max_size=5))
     @settings(deadline=None, max_examples=200, derandomize=True)
-    def test_anything(self, data: bytes, places: list[int]) -> None:
-        """Whatever comes, lines are lines wherever they are cut."""
-        self.assertEqual(received(make, cut(data, places)), received(make, [data]))
+    def test_anything(self, text: str, places: list[int]) -> None:
+        """Whatever comes, lines are lines wherever they are cut, too long ones too."""
+        data = text.encode()
+        pieces = cut(data, places)
+        for limit in (LIMIT, 3):
+            make = partial(SespReplies, limit)
+            self.assertEqual(received(make, pieces), received(make, [data]))
 
     def test_too_long(self) -> None:
         """A line that does not end is given up at the limit, and nothing is kept."""

@@ -77,6 +77,19 @@ class ReplyTests(SynchronousTestCase):
             self.assertEqual((len(found), buffered), (3, 0))
             self.assertIsNotNone(error)
 
+    def test_broken_among_others(self) -> None:
+        """What came before a bad message in a run that looks alike is there, wherever it is cut."""
+        whole = (
+            push_frames(STR, [b"ab\0"] * 5)
+            + struct.pack(">BQBI", 0, 8, STR, 1)
+            + b"a\0\0"
+            + push_frames(STR, [b"ab\0"])
+        )
+        for place in range(len(whole)):
+            found, error, _ = received(make, cut(whole, [place]))
+            self.assertEqual(found, [Response(Outcome.PULLED, STR, b"ab\0")] * 5)
+            self.assertIsNotNone(error)
+
     @given(st.binary(max_size=100), st.lists(st.integers(0, 100), max_size=5))
     @settings(deadline=None, max_examples=300, derandomize=True)
     def test_anything(self, data: bytes, places: list[int]) -> None:

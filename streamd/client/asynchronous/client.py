@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from types import TracebackType
@@ -16,7 +17,35 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Connected(Generic[S]):
+class Closing(ABC):
+    """What can be opened and closed, by an ``async with`` block."""
+
+    @abstractmethod
+    async def connect(self) -> Self:
+        """Connect now."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Finish what was asked for, and hang up. A second time does nothing."""
+
+    @abstractmethod
+    async def _abort(self) -> None:
+        """Hang up."""
+
+    async def __aenter__(self) -> Self:
+        return await self.connect()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error nothing is waited for: that could only hide it.
+        if error is None:
+            await self.close()
+        else:
+            await self._abort()
+
+
+class Connected(Closing, Generic[S]):
     """One connection. It is made by the first operation, or at the beginning of an ``async with`` block.
 
     Operations may be begun without waiting for the last one. Once the connection is lost, each operation says so: make
@@ -26,16 +55,15 @@ class Connected(Generic[S]):
     def __init__(self, session: S, target: Target, framework: Framework) -> None:
         self._target = target
         self._session = session
+        session.pipelined_bytes_max = target.pipelined_bytes_max
         self._framework = framework
         self._connection = Connection(session, target, framework)
 
     async def connect(self) -> Self:
-        """Connect now."""
         await self._connection.open()
         return self
 
     async def close(self) -> None:
-        """Finish what was asked for, and hang up. A second time does nothing."""
         await self._connection.close()
 
     @property
@@ -49,18 +77,6 @@ class Connected(Generic[S]):
 
     async def _run(self, steps: Steps[T]) -> T:
         return await self._connection.run(steps)
-
-    async def __aenter__(self) -> Self:
-        return await self.connect()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # After an error nothing is waited for: that could only hide it.
-        if error is None:
-            await self.close()
-        else:
-            await self._abort()
 
 
 class Client(Connected[S]):

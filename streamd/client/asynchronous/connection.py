@@ -74,7 +74,8 @@ class Connection(Generic[S]):
         self._phase = _Phase.NEW
         self._transport: Transport | None = None
         self._paused = False
-        self._opened: list[Answer[None]] = []
+        self._connecting: Any = None
+        self._opened: Answer[None] = Answer()
         self._gone: Answer[None] = Answer()
         self._timer: Any = None
         self._heard_seconds = 0.0
@@ -83,30 +84,26 @@ class Connection(Generic[S]):
 
     async def open(self) -> None:
         """Connect, and do what the session wants done first. Whoever comes meanwhile waits for it too."""
+        if self._phase is _Phase.NEW:
+            self._phase = _Phase.CONNECTING
+            # On its own: whoever came first may go away, and the others still want it.
+            self._connecting = self._framework.txaio.as_future(self._connect)
         if self._phase is _Phase.CONNECTING:
-            answer: Answer[None] = Answer()
-            self._opened.append(answer)
-            await self._wait(answer)
-            return answer.result()
-        if self._phase is not _Phase.NEW:
-            return None
-        self._phase = _Phase.CONNECTING
+            await self._wait(self._opened)
+            self._opened.result()
+
+    async def _connect(self) -> None:
         try:
             self._transport = await self._framework.connect(self, self._target)
             await self._carry_out(self.session.opening())
             self._phase = _Phase.OPEN
+            self._opened.resolve(None)
         except BaseException as error:
-            # Also where whoever waited here has gone away: what is half open is of no use to the others.
-            self.abort(error if isinstance(error, ClientError) else ConnectionLost("connecting was given up"))
-            raise
-        finally:
-            opened, self._opened = self._opened, []
-            for each in opened:
-                if self.session.error is None:
-                    each.resolve(None)
-                else:
-                    each.fail(self.session.error)
-        return None
+            lost = error if isinstance(error, ClientError) else ConnectionLost("connecting was given up")
+            self.abort(lost)
+            self._opened.fail(lost)
+            if not isinstance(error, ClientError):
+                raise
 
     async def run(self, steps: Steps[T]) -> T:
         """Carry out an operation."""
@@ -120,12 +117,16 @@ class Connection(Generic[S]):
                 await self._carry_out(self.session.closing())
         finally:
             self._end(closed())
+        if self._connecting is not None:
+            await self._wait(self._opened)
         if self._transport is not None and not self._gone.done:
             self._transport.close()
             # A daemon that takes nothing more does not keep us.
             late = self._framework.txaio.call_later(self._target.reply_seconds_max, self._transport.abort)
-            await self._wait(self._gone)
-            late.cancel()
+            try:
+                await self._wait(self._gone)
+            finally:
+                late.cancel()
 
     def abort(self, error: ClientError) -> None:
         """Hang up."""
@@ -152,6 +153,8 @@ class Connection(Generic[S]):
         """It takes more again."""
         self._paused = False
         self._flush()
+        if not self._paused:
+            self.session.sent()
 
     def lost(self, reason: str) -> None:
         """The end."""
@@ -191,6 +194,7 @@ class Connection(Generic[S]):
         if self.session.is_sending and not self._paused and self._transport is not None:
             self._transport.write(self.session.outgoing())
             if not self._paused:
+                # The transport has room for more.
                 self.session.sent()
 
     def _end(self, error: ClientError) -> None:
@@ -200,7 +204,7 @@ class Connection(Generic[S]):
 
     def _watch(self) -> None:
         """Give up when the daemon is silent for too long from now on."""
-        if self._timer is None and (self.session.is_waiting or self.session.is_sending):
+        if self._timer is None and self.session.is_waiting:
             self._heard_seconds = time.monotonic()
             self._look_in(self._target.reply_seconds_max)
 
@@ -214,7 +218,7 @@ class Connection(Generic[S]):
 
     def _look(self) -> None:
         self._timer = None
-        if not (self.session.is_waiting or self.session.is_sending):
+        if not self.session.is_waiting:
             return
         seconds_max = self._target.reply_seconds_max
         left = self._heard_seconds + seconds_max - time.monotonic()

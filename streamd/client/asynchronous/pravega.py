@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self, Unpack
 
-from streamd.client.asynchronous.client import Client, asynchronous
+from streamd.client.asynchronous.client import Client, Closing, asynchronous
 from streamd.client.asynchronous.connection import Connection, Framework
 from streamd.client.backlog import Appender, WriterOptions, WriterSession
 from streamd.client.errors import ClientError, ConnectionLost
@@ -57,7 +56,7 @@ class PravegaClient(Client[PravegaSession]):
         return Writer(self._framework, self._target, segment, **options)
 
 
-class Writer(Appender):
+class Writer(Appender, Closing):
     """Appends events to a segment, on a connection of its own which is made again when it is lost."""
 
     def __init__(self, framework: Framework, target: Target, segment: str, **options: Unpack[WriterOptions]) -> None:
@@ -65,15 +64,20 @@ class Writer(Appender):
         self._framework = framework
         self._connection: Connection[WriterSession] | None = None
 
+    async def connect(self) -> Self:
+        """Connect now, and learn how much of this writer is stored."""
+        await self._settle(self._bytes_max)
+        return self
+
     async def write(self, events: Iterable[bytes]) -> None:
         """Append events, in order. They are on their way when it returns, and on disk after `flush`.
 
         It waits only while too much is not acknowledged. A connection that is lost is made again, and what may be
-        missing is sent again; ConnectionLost comes when nothing was stored for `reconnect_seconds_max`. What is not
-        acknowledged is kept even then: `flush` tries again.
+        missing is sent again; ConnectionLost comes when nothing was stored for `reconnect_seconds_max`. What was taken
+        from `events` is kept even then, and `flush` tries again; of an iterator, the rest can still be written.
         """
         if not self._backlog.is_placed:
-            await self._settle(self._bytes_max)
+            await self.connect()
         for chunk in chunks(events):
             self._backlog.add(chunk)
             await self._settle(self._bytes_max)
@@ -89,8 +93,7 @@ class Writer(Appender):
                 if self._backlog.held_bytes:
                     await self.flush()
             finally:
-                await self._hang_up(self._connection)
-                self._closed = True
+                await self._abort()
 
     async def _settle(self, bytes_max: int) -> None:
         patience = self._new_patience()
@@ -116,15 +119,6 @@ class Writer(Appender):
             connection.abort(closed())
             await connection.close()
 
-    async def __aenter__(self) -> Self:
-        await self._settle(self._bytes_max)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-        else:
-            await self._hang_up(self._connection)
-            self._closed = True
+    async def _abort(self) -> None:
+        await self._hang_up(self._connection)
+        self._closed = True

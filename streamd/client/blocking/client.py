@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
@@ -16,36 +17,20 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Connected(Generic[S]):
-    """One connection. It is made by the first operation, or at the beginning of a ``with`` block.
+class Closing(ABC):
+    """What can be opened and closed, by a ``with`` block."""
 
-    Once it is lost, each operation says so: make another one. It is not for two threads at once.
-    """
-
-    def __init__(self, session: S, target: Target) -> None:
-        self._target = target
-        self._session = session
-        self._connection = Connection(session, target)
-
+    @abstractmethod
     def connect(self) -> Self:
         """Connect now."""
-        self._connection.open()
-        return self
 
+    @abstractmethod
     def close(self) -> None:
         """Finish what was asked for, and hang up. A second time does nothing."""
-        self._connection.close()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether the connection is gone, by `close` or otherwise."""
-        return self._session.error is not None
-
+    @abstractmethod
     def _abort(self) -> None:
-        self._connection.abort(closed())
-
-    def _run(self, steps: Steps[T]) -> T:
-        return self._connection.run(steps)
+        """Hang up."""
 
     def __enter__(self) -> Self:
         return self.connect()
@@ -58,6 +43,37 @@ class Connected(Generic[S]):
             self.close()
         else:
             self._abort()
+
+
+class Connected(Closing, Generic[S]):
+    """One connection. It is made by the first operation, or at the beginning of a ``with`` block.
+
+    Once it is lost, each operation says so: make another one. It is not for two threads at once.
+    """
+
+    def __init__(self, session: S, target: Target) -> None:
+        self._target = target
+        self._session = session
+        session.pipelined_bytes_max = target.pipelined_bytes_max
+        self._connection = Connection(session, target)
+
+    def connect(self) -> Self:
+        self._connection.open()
+        return self
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone, by `close` or otherwise."""
+        return self._session.error is not None
+
+    def _abort(self) -> None:
+        self._connection.abort(closed())
+
+    def _run(self, steps: Steps[T]) -> T:
+        return self._connection.run(steps)
 
 
 class Client(Connected[S]):

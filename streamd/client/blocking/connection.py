@@ -17,7 +17,6 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Session)  # type: ignore[type-arg]
 
 _RECEIVE_BYTES: Final = 256 << 10
-
 _SEND_BYTES: Final = 256 << 10
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -40,8 +39,9 @@ class Connection(Generic[S]):
         try:
             self._socket = _connect(self._target)
             self.run(self.session.opening())
-        except ClientError as error:
-            self.abort(error)
+        except BaseException as error:
+            # Half open it is of no use to anybody, also after a Ctrl-C.
+            self.abort(error if isinstance(error, ClientError) else ConnectionLost("connecting was given up"))
             raise
 
     def run(self, steps: Steps[T]) -> T:
@@ -98,7 +98,16 @@ class Connection(Generic[S]):
                 seconds = self._target.reply_seconds_max
                 self.abort(Timeout(f"{self._target.address} was silent for {seconds:g} s"))
         except OSError as error:
+            self._last_words(self._socket)
             self.abort(ConnectionLost(f"the connection to {self._target.address} is lost: {error}"))
+
+    def _last_words(self, connection: socket.socket) -> None:
+        """What the daemon said before it hung up on us may be the reason."""
+        try:
+            while data := connection.recv(_RECEIVE_BYTES):
+                self.session.receive(data)
+        except OSError:
+            pass
 
     def _is_ready(self, connection: socket.socket) -> bool:
         """Whether something happens in time."""
@@ -135,24 +144,34 @@ def _connect(target: Target) -> socket.socket:
     """A connected socket that never waits by itself."""
     address = target.address
     deadline = time.monotonic() + target.connect_seconds_max
-    connection: socket.socket | None = None
     try:
-        if isinstance(address, UnixAddress):
-            connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(target.connect_seconds_max)
-            connection.connect(address.path)
-        else:
-            connection = socket.create_connection(address, target.connect_seconds_max)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if target.ssl_context is not None:
-            connection.settimeout(max(deadline - time.monotonic(), 0.001))
-            name = None if isinstance(address, UnixAddress) else address.host
-            connection = target.ssl_context.wrap_socket(connection, server_hostname=name)
-        connection.setblocking(False)
-    except OSError as error:
-        if connection is not None:
+        connection = _connected(target)
+        try:
+            if target.ssl_context is not None:
+                connection.settimeout(max(deadline - time.monotonic(), 0.001))
+                name = None if isinstance(address, UnixAddress) else address.host
+                connection = target.ssl_context.wrap_socket(connection, server_hostname=name)
+            connection.setblocking(False)
+        except BaseException:
             connection.close()
-        if isinstance(error, TimeoutError):
-            raise Timeout(f"no connection to {address} within {target.connect_seconds_max:g} s")
+            raise
+    except TimeoutError:
+        raise Timeout(f"no connection to {address} within {target.connect_seconds_max:g} s")
+    except OSError as error:
         raise ConnectionLost(f"no connection to {address}: {error}")
+    return connection
+
+
+def _connected(target: Target) -> socket.socket:
+    if not isinstance(target.address, UnixAddress):
+        connection = socket.create_connection(target.address, target.connect_seconds_max)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(target.connect_seconds_max)
+        connection.connect(target.address.path)
+    except BaseException:
+        connection.close()
+        raise
     return connection

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self, Unpack
 
 from streamd.client.backlog import Appender, WriterOptions, WriterSession
-from streamd.client.blocking.client import Client, blocking
+from streamd.client.blocking.client import Client, Closing, blocking
 from streamd.client.blocking.connection import Connection
 from streamd.client.errors import ClientError, ConnectionLost
 from streamd.client.pravega import PravegaSession, Reading
@@ -57,22 +56,27 @@ class PravegaClient(Client[PravegaSession]):
         return Writer(self._target, segment, **options)
 
 
-class Writer(Appender):
+class Writer(Appender, Closing):
     """Appends events to a segment, on a connection of its own which is made again when it is lost."""
 
     def __init__(self, target: Target, segment: str, **options: Unpack[WriterOptions]) -> None:
         super().__init__(target, segment, **options)
         self._connection: Connection[WriterSession] | None = None
 
+    def connect(self) -> Self:
+        """Connect now, and learn how much of this writer is stored."""
+        self._settle(self._bytes_max)
+        return self
+
     def write(self, events: Iterable[bytes]) -> None:
         """Append events, in order. They are on their way when it returns, and on disk after `flush`.
 
         It waits only while too much is not acknowledged. A connection that is lost is made again, and what may be
-        missing is sent again; ConnectionLost comes when nothing was stored for `reconnect_seconds_max`. What is not
-        acknowledged is kept even then: `flush` tries again.
+        missing is sent again; ConnectionLost comes when nothing was stored for `reconnect_seconds_max`. What was taken
+        from `events` is kept even then, and `flush` tries again; of an iterator, the rest can still be written.
         """
         if not self._backlog.is_placed:
-            self._settle(self._bytes_max)
+            self.connect()
         for chunk in chunks(events):
             self._backlog.add(chunk)
             self._settle(self._bytes_max)
@@ -88,8 +92,7 @@ class Writer(Appender):
                 if self._backlog.held_bytes:
                     self.flush()
             finally:
-                self._hang_up()
-                self._closed = True
+                self._abort()
 
     def _settle(self, bytes_max: int) -> None:
         patience = self._new_patience()
@@ -111,15 +114,6 @@ class Writer(Appender):
             self._connection.abort(closed())
             self._connection = None
 
-    def __enter__(self) -> Self:
-        self._settle(self._bytes_max)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._hang_up()
-            self._closed = True
+    def _abort(self) -> None:
+        self._hang_up()
+        self._closed = True

@@ -1,0 +1,280 @@
+"""Blocking clients on real sockets: TCP, TLS and unix, daemons that are silent or gone, and no Twisted."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from tempfile import TemporaryDirectory
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from streamd.client import (
+    ClientError,
+    ConnectionLost,
+    FastStreamClient,
+    PravegaClient,
+    ProtocolBroken,
+    Refused,
+    SespClient,
+    SmqClient,
+    Timeout,
+)
+from streamd.client.address import TcpAddress, UnixAddress, parse_address
+from streamd.wire.sesp import message_lines
+from tests.client.driver import Endless
+from tests.client.peers import address, deaf, listener
+from tests.daemon import CHECKOUT, Daemon
+from tests.protocols.test_sockets import write_certificate
+
+# Everything that a client does, in a process that has nothing but the client.
+USE = """
+import json, sys
+from streamd.client import FastStreamClient, PravegaClient, SespClient, SmqClient
+
+sesp, smq, faststream, pravega = sys.argv[1:]
+with SespClient(sesp) as client:
+    client.create("t")
+    topic = client.topic("t")
+    topic.publish([b"one"])
+    found = [message.decode() for message in topic.read()]
+with SmqClient(smq) as client:
+    client.push(["two"])
+    found.append(client.pull().value)
+with FastStreamClient(faststream) as client:
+    client.create(1)
+    client.enqueue(1, [b"three"])
+    found.append(client.take(1).decode())
+with PravegaClient(pravega) as client:
+    client.create("s")
+    with client.writer("s") as writer:
+        writer.write([b"four"])
+    found.append(next(client.reader("s")).decode())
+print(json.dumps([found, sorted(name for name in sys.modules if name.split(".")[0] in ("twisted", "zope", "txaio"))]))
+print(json.dumps([name for name in sys.modules if name.startswith(("streamd.store", "streamd.protocols"))]))
+"""
+
+
+class AddressTests(SynchronousTestCase):
+    def test_each(self) -> None:
+        """Every form of an address, and what is none."""
+        for text, found in (
+            ("localhost:4840", TcpAddress("localhost", 4840)),
+            ("127.0.0.1:1", TcpAddress("127.0.0.1", 1)),
+            ("[::1]:65535", TcpAddress("::1", 65535)),
+            ("unix:/run/streamd/sesp.sock", UnixAddress("/run/streamd/sesp.sock")),
+            ("unix:a:b", UnixAddress("a:b")),
+        ):
+            self.assertEqual(parse_address(text), found)
+            self.assertEqual(str(found), text)
+        for text in ("", "host", "host:", ":80", "host:0", "host:65536", "host:x", "::1:80", "host:-1", "unix:", "h:²"):
+            self.assertRaises(ValueError, parse_address, text)
+
+
+class DaemonCase(SynchronousTestCase):
+    def daemon(self, *options: str) -> Daemon:
+        daemon = Daemon(os.path.abspath(self.mktemp()), *options)
+        self.addCleanup(daemon.close)
+        return daemon.start()
+
+
+class ClientTests(DaemonCase):
+    def test_each(self) -> None:
+        """Each client of each protocol on one daemon; what one wrote the others read."""
+        daemon = self.daemon()
+        messages = [b"%d" % number for number in range(20_000)]
+        with SespClient(address(daemon, "sesp")) as sesp:
+            sesp.create("smq")
+            with sesp.topic("smq") as topic:
+                topic.publish(messages)
+                self.assertEqual((topic.name, list(topic.read()), topic.offset), ("smq", messages, len(messages)))
+                topic.seek(7)
+                for message in topic.read():
+                    self.assertEqual(message, b"7")
+                    break
+                self.assertEqual((topic.offset, next(topic.read())), (8, b"8"))
+        with PravegaClient(address(daemon, "pravega")) as pravega:
+            reader = pravega.reader("smq", wait=False)
+            self.assertEqual(list(reader), messages)
+            with pravega.writer("smq") as writer:
+                writer.write([b"from pravega"])
+            self.assertEqual((writer.acknowledged, next(reader)), (20, b"from pravega"))
+            pravega.ping()
+        with SmqClient(address(daemon, "smq")) as smq:
+            found = smq.pull_many(len(messages) + 2)
+            self.assertEqual([each.value.encode() for each in found], [*messages, b"from pravega"])
+            self.assertIsNone(smq.pull())
+        with FastStreamClient(address(daemon, "faststream")) as faststream:
+            faststream.create(1)
+            faststream.enqueue(1, messages)
+        # Who left the block had it on disk.
+        daemon.kill()
+        daemon.start()
+        with FastStreamClient(address(daemon, "faststream")) as faststream:
+            self.assertEqual(faststream.take(1), b"".join(messages))
+
+    def test_large(self) -> None:
+        """Far more than all buffers hold; and empty messages, each answered by as many bytes as it has."""
+        daemon = self.daemon()
+        with SespClient(address(daemon, "sesp")) as client:
+            client.create("t")
+            topic = client.topic("t")
+            for messages in ([b"x" * 100_000] * 200, [b""] * 500_000):
+                begin = topic.offset
+                topic.publish(messages)
+                self.assertEqual(list(topic.read()), messages)
+                self.assertEqual(topic.offset - begin, len(messages))
+
+    def test_closed(self) -> None:
+        """A client that is closed says so, and closing it again does nothing. Its topics are closed with it."""
+        daemon = self.daemon()
+        client = SespClient(address(daemon, "sesp"))
+        client.create("t")
+        topic = client.topic("t")
+        topic.publish([b"x"])
+        client.close()
+        client.close()
+        self.assertTrue(client.is_closed and topic.is_closed)
+        self.assertRaises(ConnectionLost, client.topics)
+        self.assertRaises(ConnectionLost, topic.publish, [b"x"])
+
+    def test_error_in_block(self) -> None:
+        """An error in the block comes out of it, and the connection is gone."""
+        daemon = self.daemon()
+        client = SespClient(address(daemon, "sesp"))
+        client.create("t")
+        topic = client.topic("t").connect()
+
+        def fail() -> None:
+            with client:
+                raise KeyError
+
+        self.assertRaises(KeyError, fail)
+        self.assertTrue(client.is_closed and topic.is_closed)
+
+    def test_refused(self) -> None:
+        """What the daemon refuses leaves the client as it is."""
+        daemon = self.daemon()
+        with SespClient(address(daemon, "sesp")) as client:
+            client.create("t")
+            self.assertRaises(Refused, client.create, "t")
+            self.assertRaises(Refused, client.topic("u").connect)
+            self.assertEqual(client.topics(), ["t"])
+        with PravegaClient(address(daemon, "pravega")) as pravega:
+            writer = pravega.writer("s")
+            self.assertRaises(Refused, writer.write, [b"x"])
+            pravega.create("s")
+            writer.write([b"x"])
+            writer.close()
+            self.assertRaises(ConnectionLost, writer.write, [b"x"])
+            self.assertEqual(next(pravega.reader("s")), b"x")
+
+    def test_unix(self) -> None:
+        """On unix sockets."""
+        with TemporaryDirectory() as directory:
+            path = os.path.join(directory, "sesp.sock")
+            self.daemon("--sesp", f"unix:{path}")
+            with SespClient(f"unix:{path}") as client:
+                client.create("t")
+                self.assertEqual(client.topics(), ["t"])
+
+    def test_tls(self) -> None:
+        """Over TLS, more than its buffers hold; a certificate that nobody vouches for is refused."""
+        certificate = os.path.abspath(self.mktemp())
+        write_certificate(certificate)
+        daemon = self.daemon("--sesp", f"ssl:0:interface=127.0.0.1:privateKey={certificate}:certKey={certificate}")
+        where = f"localhost:{daemon.port('sesp')}"
+        context = ssl.create_default_context(cafile=certificate)
+        with SespClient(where, ssl_context=context) as client:
+            client.create("t")
+            topic = client.topic("t")
+            messages = [b"x" * 10_000] * 500
+            topic.publish(messages)
+            self.assertEqual(list(topic.read()), messages)
+        stranger = SespClient(where, ssl_context=ssl.create_default_context())
+        self.assertRaises(ConnectionLost, stranger.connect)
+
+    def test_no_twisted(self) -> None:
+        """Importing and using every blocking client brings in neither Twisted nor the store."""
+        daemon = self.daemon()
+        services = [address(daemon, name) for name in ("sesp", "smq", "faststream", "pravega")]
+        ended = subprocess.run(
+            [sys.executable, "-c", USE, *services],
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        used, ours = map(json.loads, ended.stdout.splitlines())
+        self.assertEqual(used, [["one", "two", "three", "four"], []])
+        self.assertEqual(ours, [])
+
+
+class BadPeerTests(SynchronousTestCase):
+    def test_nobody(self) -> None:
+        """Where nobody listens there is no connection, and the address is named."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            where = f"127.0.0.1:{server.getsockname()[1]}"
+        for client in (SespClient(where), SmqClient(where), SespClient("unix:/nowhere/at/all"), PravegaClient(where)):
+            error = self.assertRaises(ConnectionLost, client.connect)
+            self.assertIn("no connection to", str(error))
+            # And it stays like that.
+            self.assertRaises(ConnectionLost, client.connect)
+
+    def test_deaf(self) -> None:
+        """Connecting takes no longer than it may."""
+        with deaf() as where:
+            self.assertRaises(Timeout, SespClient(where, connect_seconds_max=0.05).connect)
+
+    def test_silent(self) -> None:
+        """Somebody who never answers is given up."""
+        for kind in (SespClient, SmqClient, FastStreamClient, PravegaClient):
+            with listener() as where:
+                client = kind(where, reply_seconds_max=0.05)
+                operation = {
+                    SespClient: lambda client: client.topics(),
+                    SmqClient: lambda client: client.pull(),
+                    FastStreamClient: lambda client: client.flush(),
+                    PravegaClient: lambda client: client.ping(),
+                }[kind]
+                self.assertRaises(Timeout, operation, client)
+                self.assertRaises(ConnectionLost, operation, client)
+
+    def test_slow(self) -> None:
+        """Somebody who takes nothing makes us wait: of endless records few are taken before that is given up."""
+        endless = Endless()
+        with listener() as where:
+            client = FastStreamClient(where, reply_seconds_max=0.05)
+            self.assertRaises(Timeout, client.enqueue, 1, endless)
+        self.assertLess(endless.taken_bytes, 100 << 20)
+
+    def test_nonsense(self) -> None:
+        """Somebody who speaks something else is not taken for a daemon."""
+        with listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as where:
+            client = SespClient(where)
+            self.assertRaises(ProtocolBroken, client.topics)
+            self.assertTrue(client.is_closed)
+
+    def test_too_much(self) -> None:
+        """A reply over our limit ends it."""
+        with listener(message_lines([b"x" * 1001])) as where:
+            client = SespClient(where, reply_bytes_max=1000)
+            self.assertRaises(ClientError, client.topics)
+
+    def test_gone(self) -> None:
+        """A daemon that goes away while it is waited for is lost, not waited for for ever."""
+        daemon = Daemon(os.path.abspath(self.mktemp()))
+        self.addCleanup(daemon.close)
+        daemon.start()
+        with PravegaClient(address(daemon, "pravega")) as client:
+            client.create("s")
+            killer = threading.Thread(target=daemon.kill)
+            killer.start()
+            self.assertRaises(ConnectionLost, next, client.reader("s"))
+            killer.join()
