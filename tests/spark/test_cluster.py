@@ -25,11 +25,13 @@ class ClusterTests(SparkCase):
         self.cluster = Cluster(self.directory)
         self.addCleanup(self.cluster.stop)
 
-    def run_job(self, **options: str) -> Any:
+    def run_job(self, *options: dict[str, str]) -> Any:
         """What a driver finds that knows nothing but the address of the cluster."""
-        checkpoint = str(self.directory / f"checkpoint {min(options)}")
         ended = subprocess.run(
-            [sys.executable, "-m", "tests.spark.job", self.cluster.url, checkpoint, json.dumps(options)],
+            [
+                *(sys.executable, "-m", "tests.spark.job", self.cluster.url, str(self.directory)),
+                *map(json.dumps, options),
+            ],
             cwd=CHECKOUT,
             env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
             capture_output=True,
@@ -49,7 +51,6 @@ class ClusterTests(SparkCase):
         messages = [str(number) for number in range(COUNT)]
         self.publish("a", *messages)
         wanted = [COUNT, sum(range(COUNT)), sum(map(len, messages))]
-        server = f"127.0.0.1:{self.daemon.port('pravega')}"
-        for where in ({"path": str(self.daemon.data_dir)}, {"server": server}):
-            found = self.run_job(**where, topic="a")
-            self.assertEqual(found, {"batch": wanted, "stream": wanted, "workers": 2})
+        places = {"path": str(self.daemon.data_dir)}, {"server": f"127.0.0.1:{self.daemon.port('pravega')}"}
+        found = self.run_job(*({**where, "topic": "a"} for where in places))
+        self.assertEqual(found, [{"batch": wanted, "stream": wanted, "workers": 2}] * 2)
