@@ -17,7 +17,7 @@ from typing import Final
 from streamd import __version__
 from streamd.cli.command import FAILED, INTERRUPTED, CommandError
 
-FAMILIES: Final = ("streamd.cli.archive",)
+FAMILIES: Final = ("streamd.cli.archive", "streamd.cli.pipeline")
 
 _EPILOG: Final = "streamctl COMMAND --help tells of one of them. See streamctl(1)."
 

@@ -42,12 +42,13 @@ def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSessi
     """A Spark session for one command. What goes wrong in Spark becomes a CommandError."""
     try:
         import pyarrow  # noqa: F401
-        from pyspark.errors import PySparkException
+        import pyspark  # noqa: F401
     except ImportError as error:
         raise CommandError(
             f"this command runs on Spark, and {error.name} is not installed: pip install 'streamd[spark]'", UNAVAILABLE
         )
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
     from streamd.client.errors import ClientError
     from streamd.spark.archive_files import ArchiveError
