@@ -22,11 +22,11 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from streamd.client import StorageClient
 from streamd.spark.archive_files import ArchiveError, Files
 from streamd.spark.archive_manifest import Manifest, Manifests, Output
 from streamd.spark.archive_plan import Shape, plan
 from streamd.spark.archive_write import Job, is_written, write
+from streamd.spark.hidden import Retrying
 from streamd.spark.options import OnDataLoss
 from streamd.spark.places import DataLost, Range, range_of
 from streamd.spark.storage import Storage, open_storage
@@ -92,10 +92,18 @@ class ArchiveRun:
         self._shape = Shape(settings.file_bytes, settings.wait)
         self._files = Files(uri)
         self._storage = open_storage(settings.path, settings.server)
-        self._topics = {info.name: _Topic(info, self._files, settings) for info in _chosen(self._storage, topics)}
+        self._group = _Group(settings)
+        found = _chosen(self._storage, topics)
+        self._topics = {info.name: _Topic(info, self._files, settings, self._group) for info in found}
 
     def run(self) -> list[Archived]:
         """Archive what there is now."""
+        try:
+            return self._run()
+        finally:
+            self._group.close()
+
+    def _run(self) -> list[Archived]:
         topics = self._topics
         for topic in topics.values():
             topic.begin()
@@ -131,13 +139,37 @@ class ArchiveRun:
             topic.commit()
 
 
+class _Group:
+    """The reader group that shows how far the archive is; nothing where no daemon is told."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.name = settings.group if settings.server is not None else None
+        self._connection = Retrying(settings.server or "")
+
+    def position(self, id: int) -> int | None:
+        """Where it is in a segment."""
+        name = self.name
+        return None if name is None else self._connection.run(lambda client: client.group(id, name))
+
+    def move(self, id: int, position: int) -> None:
+        """Put it there."""
+        name = self.name
+        if name is not None:
+            self._connection.run(lambda client: client.set_group(id, name, position))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.hang_up()
+
+
 class _Topic:
     """How far one topic is."""
 
-    def __init__(self, info: Info, files: Files, settings: Settings) -> None:
+    def __init__(self, info: Info, files: Files, settings: Settings, group: _Group) -> None:
         self.info = info
         self._files = files
         self._settings = settings
+        self._group = group
         self._manifests = Manifests(files, info.name)
         found = self._manifests.last()
         self.manifest = found or Manifest(info.name, info.id, info.created, info.first_number, info.first_number)
@@ -180,19 +212,15 @@ class _Topic:
 
     def _check_group(self) -> None:
         """Move the group to where the archive is, if a run was cut off before it could."""
-        settings, manifest = self._settings, self.manifest
-        if settings.server is None or settings.group is None:
-            return
-        with StorageClient(settings.server) as client:
-            position = client.group(manifest.id, settings.group)
-            if position is not None and position > max(manifest.end, self.info.first_number):
-                raise ArchiveError(
-                    f"reader group {settings.group!r} of topic {manifest.topic!r} is at {position}, and the archive in "
-                    f"{self._files.uri} ends at {manifest.end}: it is another archive's. Give this one a group of its "
-                    "own"
-                )
-            if self._known and position != manifest.end:
-                client.set_group(manifest.id, settings.group, manifest.end)
+        manifest = self.manifest
+        position = self._group.position(manifest.id)
+        if position is not None and position > max(manifest.end, self.info.first_number):
+            raise ArchiveError(
+                f"reader group {self._group.name!r} of topic {manifest.topic!r} is at {position}, and the archive in "
+                f"{self._files.uri} ends at {manifest.end}: it is another archive's. Give this one a group of its own"
+            )
+        if self._known and position != manifest.end:
+            self._group.move(manifest.id, manifest.end)
 
     def waiting(self) -> Range | None:
         """What is not archived yet."""
@@ -219,9 +247,7 @@ class _Topic:
         self._written += len(outputs)
         self._rows += sum(output.file.end - output.live for output in outputs)
         self._bytes += sum(self._files.size(output.file.path) for output in outputs)
-        if self._settings.server is not None and self._settings.group is not None:
-            with StorageClient(self._settings.server) as client:
-                client.set_group(self.info.id, self._settings.group, self.manifest.end)
+        self._group.move(self.info.id, self.manifest.end)
 
     def drop_plan(self) -> None:
         """Nothing will come of the plan: what was written of it goes first, so that it is never seen beside others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -134,6 +135,12 @@ class FileTests(SynchronousTestCase):
         """Settings of Spark may be written with quotes and without."""
         more = '[spark]\n"spark.a.b" = 1\nspark.c = true\n'
         self.assertEqual(self.load(GOOD + more).spark, {"spark.a.b": "1", "spark.c": "true"})
+
+    def test_documented(self) -> None:
+        """The file on the page is one."""
+        text = (CHECKOUT / "docs" / "pipelines.md").read_text(encoding="utf-8")
+        (example,) = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        self.assertEqual(self.load(example).name, "big-orders")
 
     def test_lag(self) -> None:
         """Lag is what lies between two offsets, over all topics; of a source that is not ours nothing is known."""
