@@ -6,15 +6,18 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 # Spark and a Java take half a gigabyte: only what needs them waits for them.
 SPARK  := $(VENV)/installed-spark
-# Command line for run, test and bench: make run ARGS="--data-dir elsewhere", make test ARGS=tests.test_config
+FUZZER := $(VENV)/fuzzer
+# Command line for run, test, bench and fuzz: make run ARGS="--data-dir elsewhere", make test ARGS=tests.test_config
 ARGS   ?=
+# How long make fuzz takes for each target.
+SECONDS ?= 60
 
 # The checkout comes first on the path, so that what is run, tested and checked is what lies here.
 export PYTHONPATH := $(CURDIR)
 
-SOURCES := streamd pyspark_streamd tests benchmarks docs/examples setup.py twisted/plugins/streamd_plugin.py
+SOURCES := streamd pyspark_streamd tests benchmarks fuzz docs/examples setup.py twisted/plugins/streamd_plugin.py
 
-.PHONY: help run test lint format bench clean
+.PHONY: help run test lint format bench fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +26,7 @@ help:
 	@echo 'make lint    ruff and mypy --strict'
 	@echo 'make format  let ruff rewrite what make lint would complain of'
 	@echo 'make bench   run the benchmarks                (ARGS: see make bench ARGS=--help)'
+	@echo 'make fuzz    fuzz the codecs and file decoders (SECONDS: for each target, ARGS: one target)'
 	@echo 'make clean   remove everything that was made, but not your data'
 
 # Dependencies are installed again only when setup.py says so.
@@ -54,7 +58,17 @@ format: $(STAMP)
 bench: $(SPARK)
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# Atheris has wheels for some versions of Python on Linux, and takes a build of clang where there is none.
+$(FUZZER): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --only-binary atheris --editable '.[fuzz]' || { \
+	echo "make fuzz: no wheel of Atheris for $$($(BIN)/python -VV) on $$(uname -sm)." \
+	"Name a version that has one: make fuzz PYTHON=python3.12 VENV=.venv-fuzz"; exit 1; }
+	@touch $@
+
+fuzz: $(FUZZER)
+	$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .trial _trial_temp*
 	rm -f twisted/plugins/dropin.cache twistd.log*
-	find streamd pyspark_streamd tests benchmarks twisted -name __pycache__ -type d -prune -exec rm -rf {} +
+	find streamd pyspark_streamd tests benchmarks fuzz twisted -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -56,11 +56,14 @@ setup(
         "pyopenssl>=24.0",
         "txaio>=23.1",
         "crc32c>=2.7",
+        "aioquic>=1.7,<2",
+        "cryptography>=42",
     ],
     extras_require={
         "spark": SPARK,
         "test": TEST,
         "dev": DEV,
+        "fuzz": ["atheris>=3.0"],
     },
     zip_safe=False,
     classifiers=[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from benchmarks.load import Load
 from benchmarks.servers import Running
@@ -24,13 +25,21 @@ class Bench:
     load: Load
     quick: bool
 
+    def count(self, full: int) -> int:
+        """So many; an eighth of them when it has to be quick."""
+        return full // (8 if self.quick else 1)
+
     def messages(self, total_bytes: int, size: int) -> int:
-        """How many messages make that many bytes; an eighth of them when it has to be quick."""
-        return total_bytes // size // (8 if self.quick else 1)
+        """How many messages make that many bytes; fewer when it has to be quick."""
+        return self.count(total_bytes // size)
 
     def seconds(self, full: float) -> float:
         """How long a run that is bounded by time takes; a fifth when it has to be quick."""
         return full / 5 if self.quick else full
+
+
+Measure = Callable[[Bench, Running], Sample]
+"""Loads a freshly started server, and gives the figures by name."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,26 @@ class Goal:
     against: str | None = None
 
 
+def at_least(figure: str, bound: float, against: str | None = None) -> Goal:
+    """The goal to reach this value, or so many times that of another server."""
+    return Goal(figure, bound, True, against)
+
+
+def at_most(figure: str, bound: float, against: str | None = None) -> Goal:
+    """The goal to stay at or below this value, or so many times that of another server."""
+    return Goal(figure, bound, False, against)
+
+
+class _More(TypedDict, total=False):
+    """The fields of a case that have defaults."""
+
+    goals: tuple[Goal, ...]
+    settings: str
+    rounds_max: int
+    service: str
+    file_bytes: int
+
+
 @dataclass(frozen=True)
 class Case:
     """One thing to measure on some servers."""
@@ -65,7 +94,7 @@ class Case:
     name: str
     title: str
     figures: tuple[Figure, ...]
-    measure: Callable[[Bench, Running], Sample]
+    measure: Measure
     servers: tuple[str, ...] = ("limit", "streamd", "redis", "nats")
     goals: tuple[Goal, ...] = ()
     file_bytes: int = FILE_BYTES
@@ -83,6 +112,11 @@ class Case:
     def kind(self) -> str:
         """The part of the name before the hyphen."""
         return self.name.partition("-")[0]
+
+
+def alone(name: str, title: str, measure: Measure, *figures: Figure, **more: Unpack[_More]) -> Case:
+    """A case of streamd alone; the rest of its fields by name."""
+    return Case(name, title, figures, measure, servers=("streamd",), **more)
 
 
 RATE = Figure("rate", "messages/s", "/s")

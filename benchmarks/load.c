@@ -3,12 +3,15 @@
  *     load WIRE MODE --port P [--connections N] [--size BYTES] [--messages N] [--seconds S] [--window BYTES]
  *                    [--topic NAME] [--timeout S]
  *
- *     WIRE     sesp, smq, redis, nats (see wires.c)
- *     publish  pipelined: up to --window bytes unanswered on each connection
- *     ping     publish one message at a time on each connection; also gives the latency (p50, p99, max)
- *     read     read --messages messages from the start, pipelined as the protocol allows
- *     topics   create the topics NAME0, NAME1 ... (--messages of them)
- *     fill     publish one message to each of these, which takes a connection for each: --connections at a time
+ *     WIRE       sesp, smq, faststream, pravega, redis, nats (see wires.c and frames.c)
+ *     publish    pipelined: up to --window bytes unanswered on each connection
+ *     ping       publish one message at a time on each connection; also gives the latency (p50, p99, max). FastStreamDB
+ *                answers no message, so there it is its ping, which the disk has no part in
+ *     everybody  FastStreamDB: messages that go to all streams
+ *     read       read --messages messages from the start, pipelined as the protocol allows
+ *     take       FastStreamDB: the same, and remove them
+ *     topics     create the topics NAME0, NAME1 ... (--messages of them; FastStreamDB: streams 0, 1 ...)
+ *     fill       publish one message to each of these, which takes a connection for each: --connections at a time
  *
  * One thread, one epoll loop, requests built beforehand and sent in large pieces. `cpu_seconds` beside `seconds` in the
  * result shows whether the load generator itself was the bottleneck. An error in a reply ends it with exit code 1 and
@@ -131,21 +134,40 @@ static size_t send_until(const struct connection *c) {
     long begun = (long)((c->sent_bytes + c->request_bytes - 1) / c->request_bytes);
     if (stopping) return (size_t)begun * c->request_bytes;
     long until = c->answered + c->window;
-    if (c->requests_max && until > c->requests_max) until = c->requests_max;
-    return (size_t)until * c->request_bytes;
+    if (!c->requests_max || until < c->requests_max) return (size_t)until * c->request_bytes;
+    return (size_t)c->requests_max * c->request_bytes + c->closing_bytes;
+}
+
+/* What comes next of the row, and how much of it stands together. */
+static const char *next_bytes(const struct connection *c, size_t *part) {
+    size_t all = (size_t)c->requests_max * c->request_bytes;
+    if (c->closing && c->sent_bytes >= all) {
+        *part = all + c->closing_bytes - c->sent_bytes;
+        return c->closing + (c->sent_bytes - all);
+    }
+    size_t at = c->sent_bytes % c->buffer_bytes;
+    if (at == 0 && wire->number) {
+        long first = (long)(c->sent_bytes / c->request_bytes);
+        for (size_t i = 0; i < c->buffer_bytes / c->request_bytes; i++)
+            wire->number(c, c->buffer + i * c->request_bytes, first + (long)i);
+    }
+    *part = c->buffer_bytes - at;
+    if (c->closing && *part > all - c->sent_bytes) *part = all - c->sent_bytes;
+    return c->buffer + at;
 }
 
 static void push(struct connection *c) {
     size_t until = send_until(c);
     /* Refill the window by quarters: a small send for each small run of replies would be the load's own slowness. */
     size_t quarter = (size_t)c->window * c->request_bytes / 4;
-    int last = until == (size_t)c->requests_max * c->request_bytes;
+    int last = until == (size_t)c->requests_max * c->request_bytes + c->closing_bytes;
     if (!c->wants_out && !last && c->sent_bytes + quarter > until) return;
     while (c->sent_bytes < until) {
-        size_t at = c->sent_bytes % c->buffer_bytes, part = c->buffer_bytes - at;
+        size_t part;
+        const char *bytes = next_bytes(c, &part);
         if (part > until - c->sent_bytes) part = until - c->sent_bytes;
-        if (job.mode == PING && at == 0) c->sent_at_ns = now_ns();
-        ssize_t n = send(c->fd, c->buffer + at, part, MSG_NOSIGNAL);
+        if (job.mode == PING && bytes == c->buffer) c->sent_at_ns = now_ns();
+        ssize_t n = send(c->fd, bytes, part, MSG_NOSIGNAL);
         if (n < 0 && errno == EAGAIN) {
             watch_out(c, 1);
             return;
@@ -257,7 +279,8 @@ static void print_result(long long elapsed_ns, double cpu) {
 
 static void parse(int argc, char **argv) {
     static const char *const modes[] = {
-        [PUBLISH] = "publish", [PING] = "ping", [READ] = "read", [TOPICS] = "topics", [FILL] = "fill"};
+        [PUBLISH] = "publish", [PING] = "ping",     [EVERYBODY] = "everybody", [READ] = "read",
+        [TAKE] = "take",       [TOPICS] = "topics", [FILL] = "fill"};
     enum { MODES = sizeof modes / sizeof *modes };
     static const struct option options[] = {
         {"port", 1, NULL, 'p'},    {"connections", 1, NULL, 'c'}, {"size", 1, NULL, 's'},  {"messages", 1, NULL, 'm'},
@@ -288,9 +311,13 @@ static void parse(int argc, char **argv) {
     if (job.port < 1 || job.connections < 1 || job.connections > CONNECTIONS_MAX) fail("bad --port or --connections");
     if (job.messages < 1 && job.seconds <= 0) fail("--messages or --seconds is needed");
     if (job.messages < job.connections && job.messages) fail("fewer messages than connections");
-    if (job.mode >= READ && job.messages < 1) fail("%s: --messages is needed", argv[2]);
-    if ((job.mode == READ || job.mode == TOPICS) && job.connections > 1) fail("%s: one connection", argv[2]);
-    if (job.mode >= TOPICS && strcmp(wire->name, "sesp")) fail("%s is for sesp", argv[2]);
+    int is_sesp = !strcmp(wire->name, "sesp"), is_faststream = !strcmp(wire->name, "faststream");
+    if (job.mode >= EVERYBODY && job.messages < 1) fail("%s: --messages is needed", argv[2]);
+    if (job.mode >= EVERYBODY && job.mode < FILL && job.connections > 1) fail("%s: one connection", argv[2]);
+    if (job.mode == FILL && !is_sesp) fail("%s is for sesp", argv[2]);
+    if (job.mode == TOPICS && !is_sesp && !is_faststream) fail("%s is for sesp and faststream", argv[2]);
+    if ((job.mode == EVERYBODY || job.mode == TAKE) && !is_faststream) fail("%s is for faststream", argv[2]);
+    if (job.mode != PING && job.messages < 1 && is_faststream) fail("faststream: --messages is needed");
 }
 
 int main(int argc, char **argv) {

@@ -10,7 +10,7 @@ from typing import Literal
 
 from benchmarks.servers import Running
 
-Mode = Literal["publish", "ping", "read", "topics", "fill"]
+Mode = Literal["publish", "ping", "everybody", "read", "take", "topics", "fill"]
 
 # Large enough that a slow sync does not leave the server without work, small enough that it is no flood.
 WINDOW_BYTES = 4 << 20

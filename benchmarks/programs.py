@@ -22,7 +22,7 @@ def build(directory: Path) -> Programs:
     """Compile both into the directory, which takes about a second, so nothing is kept between runs."""
     return Programs(
         limit=_compile(directory / "limit", "limit.c"),
-        load=_compile(directory / "load", "load.c", "wires.c"),
+        load=_compile(directory / "load", "load.c", "wires.c", "frames.c"),
     )
 
 

@@ -1,4 +1,5 @@
-/* The wire protocols of the load generator: SESP, Simple Message Queue, Redis Streams (RESP), NATS JetStream. */
+/* The wire protocols of the load generator: SESP, Simple Message Queue, Redis Streams (RESP), NATS JetStream, and what
+ * they share with FastStreamDB and Pravega (frames.c). */
 #define _GNU_SOURCE
 #include "wires.h"
 
@@ -13,11 +14,15 @@ enum { READ_COUNT = 1000, REPLY_WAIT_MS = 10000, PATTERN_BYTES = 1 << 20 };
 
 /* ---- What all of them need ---- */
 
-static void fill_payload(char *into, size_t bytes) {
+void fill_payload(char *into, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) into[i] = (char)('a' + i % 26);
 }
 
-static void send_text(int fd, const char *text, size_t bytes) {
+void put_big_endian(char *into, size_t value, int bytes) {
+    for (int i = bytes - 1; i >= 0; i--, value >>= 8) into[i] = (char)value;
+}
+
+void send_text(int fd, const char *text, size_t bytes) {
     while (bytes) {
         ssize_t n = send(fd, text, bytes, MSG_NOSIGNAL);
         if (n <= 0) fail("the server closed the connection");
@@ -26,13 +31,22 @@ static void send_text(int fd, const char *text, size_t bytes) {
     }
 }
 
-/* One line, blocking and byte by byte: for the greeting only. The line end is cut off. */
+void receive_bytes(int fd, char *into, size_t bytes) {
+    while (bytes) {
+        struct pollfd one = {.fd = fd, .events = POLLIN};
+        if (poll(&one, 1, REPLY_WAIT_MS) <= 0) fail("no reply within %d ms", REPLY_WAIT_MS);
+        ssize_t n = recv(fd, into, bytes, 0);
+        if (n <= 0) fail("the server closed the connection");
+        into += n;
+        bytes -= (size_t)n;
+    }
+}
+
+/* One line, byte by byte. The line end is cut off. */
 static void receive_line(int fd, char *line, size_t room) {
     size_t bytes = 0;
     while (bytes < room - 1) {
-        struct pollfd one = {.fd = fd, .events = POLLIN};
-        if (poll(&one, 1, REPLY_WAIT_MS) <= 0) fail("no reply within %d ms", REPLY_WAIT_MS);
-        if (recv(fd, line + bytes, 1, 0) <= 0) fail("the server closed the connection");
+        receive_bytes(fd, line + bytes, 1);
         if (line[bytes] == '\n') break;
         bytes++;
     }
@@ -62,7 +76,7 @@ static void each_line(struct connection *c, const struct job *job, const char *d
 
 /* Where every reply is the same and known to the byte, what comes is compared with it, over and over, not parsed.
  * The pattern is shared: all connections of a run expect the same. */
-static char *repeated(const char *reply, size_t bytes) {
+char *repeated(const char *reply, size_t bytes) {
     static char *shared;
     if (!shared) {
         shared = allocate(PATTERN_BYTES + bytes);
@@ -71,8 +85,8 @@ static char *repeated(const char *reply, size_t bytes) {
     return shared;
 }
 
-static void receive_repeated(struct connection *c, const char *data, size_t bytes,
-                             void (*differs)(struct connection *, const char *, const char *, size_t)) {
+void receive_repeated(struct connection *c, const char *data, size_t bytes,
+                      void (*differs)(struct connection *, const char *, const char *, size_t)) {
     while (bytes) {
         size_t part = bytes < PATTERN_BYTES ? bytes : PATTERN_BYTES;
         const char *expected = c->pattern + c->received_bytes % c->reply_bytes;
@@ -82,6 +96,14 @@ static void receive_repeated(struct connection *c, const char *data, size_t byte
         data += part;
         bytes -= part;
     }
+}
+
+void frame_differs(struct connection *c, const char *expected, const char *data, size_t bytes) {
+    size_t at = 0;
+    while (at < bytes && data[at] == expected[at]) at++;
+    size_t place = c->received_bytes + at;
+    fail("byte %zu of the reply after %zu replies was %02x, not %02x", place % c->reply_bytes, place / c->reply_bytes,
+         (unsigned char)data[at], (unsigned char)expected[at]);
 }
 
 /* ---- SESP ---- */
@@ -150,10 +172,6 @@ static void sesp_receive(struct connection *c, const struct job *job, const char
 
 enum { SMQ_HEADER_BYTES = 9, SMQ_MESSAGE_BYTES = 5 };
 
-static void put_big_endian(char *into, size_t value, int bytes) {
-    for (int i = bytes - 1; i >= 0; i--, value >>= 8) into[i] = (char)value;
-}
-
 static void smq_open(struct connection *c, const struct job *job) {
     (void)c, (void)job; /* nothing to say */
 }
@@ -199,17 +217,9 @@ void sesp_filled(int fd) {
     }
 }
 
-static void smq_differs(struct connection *c, const char *expected, const char *data, size_t bytes) {
-    size_t at = 0;
-    while (at < bytes && data[at] == expected[at]) at++;
-    size_t place = c->received_bytes + at;
-    fail("byte %zu of the reply after %zu replies was %02x, not %02x", place % c->reply_bytes, place / c->reply_bytes,
-         (unsigned char)data[at], (unsigned char)expected[at]);
-}
-
 static void smq_receive(struct connection *c, const struct job *job, const char *data, size_t bytes) {
     (void)job;
-    receive_repeated(c, data, bytes, smq_differs);
+    receive_repeated(c, data, bytes, frame_differs);
 }
 
 /* ---- Redis Streams ---- */
@@ -344,8 +354,8 @@ static void nats_receive(struct connection *c, const struct job *job, const char
         c->pong_owed = 0;
 }
 
-static const struct wire sesp = {"sesp", sesp_open, sesp_prepare, sesp_receive};
-static const struct wire smq = {"smq", smq_open, smq_prepare, smq_receive};
-static const struct wire redis = {"redis", redis_open, redis_prepare, redis_receive};
-static const struct wire nats = {"nats", nats_open, nats_prepare, nats_receive};
-const struct wire *const wires[] = {&sesp, &smq, &redis, &nats, NULL};
+static const struct wire sesp = {"sesp", sesp_open, sesp_prepare, sesp_receive, NULL};
+static const struct wire smq = {"smq", smq_open, smq_prepare, smq_receive, NULL};
+static const struct wire redis = {"redis", redis_open, redis_prepare, redis_receive, NULL};
+static const struct wire nats = {"nats", nats_open, nats_prepare, nats_receive, NULL};
+const struct wire *const wires[] = {&sesp, &smq, &faststream, &pravega, &redis, &nats, NULL};

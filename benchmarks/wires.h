@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-enum mode { PUBLISH, PING, READ, TOPICS, FILL };
+enum mode { PUBLISH, PING, EVERYBODY, READ, TAKE, TOPICS, FILL };
 
 /* What was asked for on the command line. */
 struct job {
@@ -38,13 +38,15 @@ struct connection {
     size_t buffer_bytes;
     size_t sent_bytes;
     int wants_out;
+    char *closing;         /* sent behind the last request, where only its answer tells that all of them are done */
+    size_t closing_bytes;
     /* In */
     long answered;         /* requests */
     long messages;         /* messages published or read */
     long share;            /* messages this connection has to bring; 0: no end but time */
     long long sent_at_ns;
     /* State of the wire's own parser. */
-    char *pattern;         /* SESP, SMQ: what has to come */
+    char *pattern;         /* SESP, SMQ, FastStreamDB, Pravega: what has to come */
     size_t received_bytes;
     char line[LINE_BYTES_MAX];
     size_t line_bytes;
@@ -53,6 +55,9 @@ struct connection {
     char cursor[64];       /* the id of the last message read */
     int sid;               /* NATS: of the payload that comes next */
     int pong_owed;
+    size_t block_bytes;    /* Pravega: of the events in a request */
+    size_t frame_left;     /* of the data that is being read */
+    size_t offset;         /* and where in the segment that goes on */
 };
 
 struct wire {
@@ -63,9 +68,22 @@ struct wire {
     void (*prepare)(struct connection *, const struct job *);
     /* Count what came into `answered` and `messages`; an error in a reply ends the program with its text. */
     void (*receive)(struct connection *, const struct job *, const char *data, size_t bytes);
+    /* Make this copy of the request the one with this number, from 0; NULL where all are the same. */
+    void (*number)(const struct connection *, char *request, long number);
 };
 
 extern const struct wire *const wires[];
+extern const struct wire faststream, pravega; /* frames.c */
+
+/* Given by wires.c: what more than one of them needs. */
+void fill_payload(char *into, size_t bytes);
+void put_big_endian(char *into, size_t value, int bytes);
+void send_text(int fd, const char *text, size_t bytes);
+void receive_bytes(int fd, char *into, size_t bytes); /* blocking, for the greeting only */
+char *repeated(const char *reply, size_t bytes);
+void receive_repeated(struct connection *, const char *data, size_t bytes,
+                      void (*differs)(struct connection *, const char *expected, const char *data, size_t bytes));
+void frame_differs(struct connection *, const char *expected, const char *data, size_t bytes);
 
 /* Given by load.c. */
 void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));

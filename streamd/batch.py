@@ -52,6 +52,12 @@ class Batch:
         """The bytes of all records together."""
         return len(self.payload)
 
+    @property
+    def common_size(self) -> int | None:
+        """The size of each record where all have the same; None where they have not, or there are none."""
+        lengths = self.lengths
+        return lengths[0] if lengths and lengths == lengths[:1] * len(lengths) else None
+
     def records(self) -> list[Buffer]:
         """Each record, as a slice of the payload: a copy where that is bytes, a view where it is a memoryview."""
         payload = self.payload

@@ -35,6 +35,9 @@ class StoreSettings:
         choices=("always", "interval", "never"),
     )
     sync_interval_ms: int = setting(100, "with sync = interval: milliseconds between two fdatasync calls", least=1)
+    commit_ms: int = setting(
+        10, "milliseconds that a commit should take: a slow disk gets smaller ones, so that nobody waits long", least=1
+    )
     journal_file_bytes: int = setting(
         64 << 20, "size at which a journal file is closed and the next begun", least=1 << 20
     )

@@ -48,6 +48,18 @@ class BatchTests(SynchronousTestCase):
         batch = Batch.of([b"x"])
         self.assertIs(Batch.joined([batch]), batch)
 
+    def test_common_size(self) -> None:
+        """The size of all records where it is one, also where that is nothing."""
+        for records, size in (
+            ([], None),
+            ([b""], 0),
+            ([b"abc"], 3),
+            ([b"ab", b"cd"] * 100, 2),
+            ([b"ab"] * 100 + [b"c"], None),
+            ([b"", b"a"], None),
+        ):
+            self.assertEqual(Batch.of(records).common_size, size)
+
     @given(RECORDS)
     @SETTINGS
     def test_part(self, records: list[bytes]) -> None:

@@ -108,7 +108,8 @@ class ProviderTests(SynchronousTestCase):
         """
         command = [sys.executable, "-c", textwrap.dedent(script)]
         loaded = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=True).stdout
-        self.assertEqual(sorted(json.loads(loaded)), ["streamd.interfaces", "streamd.plugin"])
+        expected = ["streamd.interfaces", "streamd.plugin", "streamd.quic", "streamd.quic.plugin"]
+        self.assertEqual(sorted(json.loads(loaded)), expected)
 
 
 class ForeignTests(SynchronousTestCase):

@@ -16,6 +16,7 @@ from abc import ABCMeta, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Union
 
@@ -29,6 +30,8 @@ from twisted.internet.interfaces import (
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -120,6 +123,8 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
     factory: StreamFactory
     # Each of our transports is a producer and a consumer too, which ITransport does not say.
     transport: Any
+    _put: Callable[[bytes], None]
+    """Gives something to the transport, to be sent when it can be."""
 
     def __init__(self, core: Core, codec: Codec) -> None:
         self.core = core
@@ -166,6 +171,21 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._requests.appendleft(request)
         self._asked_bytes += request.size
 
+    def later(self, request: Request) -> None:
+        """Perform this in its turn, from outside of `perform`: something that it waited for has happened."""
+        if self._phase in (Phase.OPEN, Phase.ENDING):
+            self._requests.append(request)
+            self._asked_bytes += request.size
+            self._advance()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something that was asked waits for what others do, outside of the order: the end waits for it too."""
+        return False
+
+    def hurry(self) -> None:
+        """The daemon ends: what waits for others is to be answered now, as if its time were over."""
+
     def promise(self, reply: bytes) -> Slot:
         """The reply to what is being performed, to be sent when the store reports to what this returns.
 
@@ -199,6 +219,10 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         one at a time, so that it may be said as late as when the reply is made.
         """
         self._slot.sent = tell
+        if not self._direct and isinstance(below := _below(self.transport), Connection):
+            # A socket under TLS says when it has handed over all that it had, but only where that was more than this.
+            # What is less would count as handed over at once, and be lost with the connection.
+            below.bufferSize = 0
 
     @property
     def reply_bytes_max(self) -> int:
@@ -215,6 +239,11 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         # A plain socket takes what it can at once, without a turn of the reactor, and tells a pull producer when the
         # rest has gone. TLS and other wrapped transports have buffers of their own.
         self._direct = isinstance(self.transport, Connection)
+        self._put = self.transport.write
+        if isinstance(self.transport, TLSMemoryBIOProtocol):
+            # Past the buffer that gathers small writes until the next turn: they are gathered here already, and nobody
+            # says when that buffer is empty.
+            self._put = partial(TLSMemoryBIOProtocol.write, self.transport)
         self.transport.registerProducer(self, not self._direct)
 
     def dataReceived(self, data: bytes) -> None:
@@ -307,7 +336,12 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._hold()
         if self._phase is Phase.ENDING and not (
             # Who waits to be told that its reply was sent is told first: nobody tells us once we have closed.
-            self._requests or self._incoming_bytes or self._replies or self._unsent
+            self._requests
+            or self._incoming_bytes
+            or self._replies
+            or self._unsent
+            # Who broke the protocol is told so, and waits for nothing.
+            or (self.is_waiting and self.codec.error is None)
         ):
             self._close()
 
@@ -473,17 +507,23 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
     def _send(self, data: bytes) -> None:
         transport = self.transport
         if self._direct and not self._pause & _UNSENT:
+            left = len(data)
+            rest: bytes | memoryview = data
             while True:
-                sent = transport.writeSomeData(data)
-                if sent == len(data):
+                sent = transport.writeSomeData(rest)
+                if sent == left:
                     return
                 # What can't be sent now, and an error too, is for the reactor to deal with.
                 if not isinstance(sent, int) or sent <= 0:
                     break
-                data = data[sent:]
+                left -= sent
+                # A view: each call takes some tens of kilobytes, and the rest may be megabytes.
+                rest = memoryview(data)[-left:]
+            if left < len(data):
+                data = bytes(rest)
             self._pause_for(_UNSENT)
         self._unsent_bytes += len(data)
-        transport.write(data)
+        self._put(data)
         if not self._pause & _UNSENT:
             # A transport with buffers of its own took it, and will say so where that was enough.
             self._unsent_bytes = 0
@@ -517,7 +557,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         self._held_bytes = held
         if delta:
             load.change(delta)
-        if load.must_wait(held, busy):
+        if load.must_wait(held, busy) or self._asked_bytes > self.core.store.pace.bytes:
             self._pause_for(_CROWDED)
             load.wait(self)
         elif self._pause & _CROWDED:
@@ -575,6 +615,7 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
 
     def drain(self) -> None:
         """Take nothing more; finish and answer what was asked; close."""
+        self.hurry()
         self._end()
 
     def _end(self) -> None:
@@ -587,6 +628,9 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
     def _close(self) -> None:
         self.transport.unregisterProducer()
         self.transport.loseConnection()
+        if isinstance(self.transport, TLSMemoryBIOProtocol):
+            # TLS would wait for the peer's farewell too, which an idle one may never send.
+            _below(self.transport).loseConnection()
 
     def abort(self) -> None:
         """Close at once."""
@@ -597,3 +641,10 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
 
     def _peer(self) -> str:
         return str(self.transport.getPeer())
+
+
+def _below(transport: Any) -> Any:
+    """The transport itself, under TLS and whatever else is wrapped around it."""
+    while isinstance(transport, ProtocolWrapper):
+        transport = transport.transport
+    return transport

@@ -137,6 +137,8 @@ class FastStreamProtocol(StreamProtocol):
 
     def _contents(self, request: faststream.Contents) -> Reply:
         segment = self.core.store.find(segment_name(request.stream))
+        if self.core.store.retention is not None:
+            self.core.store.retention.note_read(segment)
         if request.take:
             turn = self._takes.begin(segment)
             if turn is not None:

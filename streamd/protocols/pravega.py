@@ -10,6 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from streamd.batch import Buffer
 from streamd.config import fill
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
@@ -52,7 +53,8 @@ class PravegaProtocol(StreamProtocol):
         super().__init__(core, pravega.PravegaCodec(core.limits.message_bytes_max))
         self._settings = settings
         self._writers: dict[bytes, tuple[Segment, Name]] = {}
-        self._waiting: set[Deferred[Any]] = set()
+        self._waiting: dict[Deferred[None], None] = {}
+        """Reads at the tail, in the order in which they were asked."""
         self._storage = Storage(core)
 
     def perform(self, request: pravega.Incoming) -> Reply:
@@ -139,76 +141,75 @@ class PravegaProtocol(StreamProtocol):
     def _read(self, request: pravega.ReadSegment) -> Reply:
         segment = self.core.store.find(request.name.text)
         if request.offset >= segment.offset and not segment.sealed:
+            if not request.waits:
+                return self._told([], segment, request, 0)
             self._wait_at_tail(segment, request)
             return None
-        return self._answer_read(segment, request)
-
-    def _answer_read(self, segment: Segment, request: pravega.ReadSegment) -> Deferred[bytes]:
         bytes_max = max(1, min(request.length, READ_BYTES_MAX, self.reply_bytes_max * 8))
         runs = self.core.store.read_at(segment, request.offset, bytes_max=bytes_max)
         return runs.addCallback(self._told, segment, request, bytes_max)
 
     def _told(self, runs: list[Run], segment: Segment, request: pravega.ReadSegment, bytes_max: int) -> bytes:
-        data = b"".join([_run_bytes(run) for run in runs])
+        data = [part for run in runs for part in _run_parts(run)]
         if runs:
             # The first run begins with the record that holds the offset.
-            skip = request.offset - runs[0].offset
-            data = data[skip : skip + bytes_max]
-        at_tail = request.offset + len(data) >= segment.offset
+            data = _within(data, request.offset - runs[0].offset, bytes_max)
+        at_tail = request.offset + sum(map(len, data)) >= segment.offset
         return pravega.segment_read(request.name, request.offset, at_tail, at_tail and segment.sealed, data)
 
     def _wait_at_tail(self, segment: Segment, request: pravega.ReadSegment) -> None:
-        """Answer when there is something, or when the time is over, and hold nobody up meanwhile."""
+        """Ask again when there is something, or when the time is over, and hold nobody up meanwhile.
+
+        It is asked in its turn, and not answered from here: a thousand of them may wake up at once, for a peer that
+        takes none of their answers.
+        """
         if len(self._waiting) >= _WAITING_MAX:
             self.give_up(f"more than {_WAITING_MAX} reads wait at the tail")
             return
         # A record, not a byte, is what the store can wait for; an offset beyond the end waits for more than one.
         waiting = self.core.store.wait(segment, segment.number)
-        self._waiting.add(waiting)
+        self._waiting[waiting] = None
         over = self.core.clock.callLater(self._settings.tail_seconds_max, waiting.cancel)
 
-        def done(result: object) -> object:
-            self._waiting.discard(waiting)
+        def done(result: object) -> None:
+            del self._waiting[waiting]
             if over.active():
                 over.cancel()
-            return result
+            if isinstance(result, Failure):
+                result.trap(CancelledError)
+                self.later(request._replace(waits=False))
+            else:
+                self.later(request)
 
         waiting.addBoth(done)
-        waiting.addCallbacks(lambda _: self._woken(segment, request), self._timed_out, errbackArgs=(segment, request))
-        waiting.addErrback(self._not_read, request)
 
-    def _woken(self, segment: Segment, request: pravega.ReadSegment) -> Deferred[None] | None:
-        if self.is_closed:
-            return None
-        if segment.deleted:
-            raise NoSuchSegment(segment.name)
-        if request.offset >= segment.offset and not segment.sealed:
-            self._wait_at_tail(segment, request)
-            return None
-        return self._answer_read(segment, request).addCallback(self.tell)
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
 
-    def _timed_out(self, failure: Failure, segment: Segment, request: pravega.ReadSegment) -> None:
-        failure.trap(CancelledError)
-        if not self.is_closed:
-            self.tell(self._told([], segment, request, 0))
-
-    def _not_read(self, failure: Failure, request: pravega.ReadSegment) -> None:
-        failure.trap(StoreError)
-        reply = self.refused(request, failure.value)  # type: ignore[arg-type]
-        if reply is not None:
-            self.tell(reply)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        super().connectionLost(reason)
+    def hurry(self) -> None:
         for waiting in list(self._waiting):
             waiting.cancel()
 
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        self.hurry()
 
-def _run_bytes(run: Run) -> bytes:
+
+def _run_parts(run: Run) -> list[Buffer]:
     """Records as the bytes of the segment: events, or what came raw."""
-    if run.tag & TAG_RAW:
-        return bytes(run.batch.payload)
-    return pravega.event_bytes(run.batch.lengths, run.batch.records())
+    return [run.batch.payload] if run.tag & TAG_RAW else pravega.event_parts(run.batch)
+
+
+def _within(parts: list[Buffer], skip: int, bytes_max: int) -> list[Buffer]:
+    """The bytes behind the first `skip`, at most so many, without a copy."""
+    found: list[Buffer] = []
+    for part in parts:
+        if bytes_max > 0 and skip < len(part):
+            found.append(memoryview(part)[skip : skip + bytes_max])
+            bytes_max -= len(found[-1])
+        skip = max(0, skip - len(part))
+    return found
 
 
 _ACTIONS: Final[dict[type, Callable[[PravegaProtocol, Any], Reply]]] = {

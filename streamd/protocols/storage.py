@@ -29,6 +29,7 @@ from streamd.store import (
     StoreReadOnly,
 )
 from streamd.store.pack import BLOCK_BYTES
+from streamd.store.segment import info
 from streamd.wire import storage
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.pravega import in_parts
@@ -40,8 +41,8 @@ READ_BYTES_MAX: Final = 2 << 20
 # Segments that are looked at for one answer: more would hold the other connections up.
 _LISTED_MAX: Final = 10_000
 
-# A longer pattern is nobody's, and might take its time.
-_PATTERN_CHARACTERS_MAX: Final = 1024
+# No name is longer. A pattern that is might take its time.
+_PATTERN_CHARACTERS_MAX: Final = 255
 
 _APPENDER: Final = b"hidden segments\0"
 """The writer of a hidden segment. Its ack level counts the records, so that an append that comes again is known."""
@@ -130,8 +131,8 @@ class Storage:
         return found.addCallback(self._told, segment, request)
 
     def _told(self, found: list[Run], segment: Segment, request: storage.ReadRecords) -> bytes:
-        runs = tuple(storage.Run(*run) for run in found)
-        return in_parts(to_bytes(storage.RecordsRead(request.id, segment.first_number, segment.number, runs)))
+        read = storage.RecordsRead(request.id, segment.first_number, segment.number, tuple(found))
+        return in_parts(to_bytes(read))
 
     def _find(self, request: storage.FindRecord) -> Deferred[bytes]:
         segment = self._visible(request.segment)
@@ -206,6 +207,8 @@ class Storage:
             find = self._store.find_hidden if request.hidden else self._store.find
             return made(find(request.name))
 
+        if request.existing not in (Existing.REFUSED, Existing.TAKEN, Existing.REPLACED):
+            raise StoreError(f"{request.existing} is nothing that can become of a segment")
         if request.existing == Existing.REPLACED:
             if not request.hidden:
                 raise StoreError("only a hidden segment can be replaced")
@@ -224,6 +227,8 @@ class Storage:
             limit = self._core.limits.message_bytes_max
             raise RequestTooLarge(f"a record of {largest} bytes is over the limit of {limit}")
         level = request.number + batch.count
+        if level >= 1 << 63:
+            raise StoreError(f"no segment has {request.number} records")
         done = self._store.append(segment, batch, writer=_APPENDER, expected=request.number, level=level)
         return done, to_bytes(storage.RecordsAppended(request.id, level))
 
@@ -269,21 +274,7 @@ class Storage:
 
 
 def _described(request: Message, segments: Sequence[Segment], after: int = 0) -> bytes:
-    found = tuple(
-        storage.SegmentInfo(
-            each.id,
-            each.name,
-            each.first_number,
-            each.number,
-            each.first_offset,
-            each.offset,
-            each.created,
-            each.modified,
-            each.sealed,
-        )
-        for each in segments
-    )
-    return to_bytes(storage.Segments(request.id, found, after))
+    return to_bytes(storage.Segments(request.id, tuple(map(info, segments)), after))
 
 
 def _position(request: storage.GetGroup | storage.SetGroup, segment: Segment) -> bytes:

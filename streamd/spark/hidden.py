@@ -11,7 +11,7 @@ from uuid import UUID
 
 from streamd.batch import Batch
 from streamd.client import StorageClient, StorageRefused
-from streamd.client.errors import ClientError, ConnectionLost
+from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken
 from streamd.wire.storage import PARTS_MAX, LevelChange, Part
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Retrying:
 
         `recover` is done first on each new one. ConnectionLost comes when there was none for too long.
         """
-        end = time.monotonic() + RECONNECT_SECONDS_MAX
+        end = 0.0
         pause = _PAUSE_SECONDS_FIRST
         while True:
             try:
@@ -56,8 +56,12 @@ class Retrying:
                     if recover is not None:
                         recover(self._client)
                 return operation(self._client)
+            except ProtocolBroken:
+                # Whoever answers there is no daemon of ours, and won't be one in a minute.
+                raise
             except ConnectionLost:
                 self.hang_up()
+                end = end or time.monotonic() + RECONNECT_SECONDS_MAX
                 if time.monotonic() > end:
                     raise
                 time.sleep(pause)
@@ -192,5 +196,12 @@ class Delivery:
         connection = Retrying(self._server)
         try:
             return connection.run(operation)
+        except StorageRefused as error:
+            if error.reason != "NoSuchSegment":
+                raise
+            raise ClientError(
+                f"a topic was deleted, or what tasks have written for it has expired ({error}): "
+                "the batch is to be written again"
+            ) from error
         finally:
             connection.hang_up()

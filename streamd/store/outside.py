@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from streamd.store.disk import Disk, IDisk
 from streamd.store.errors import NoSuchSegment, ReadFailed, RecordsTruncated
@@ -24,8 +24,10 @@ from streamd.store.files import StoreFiles
 from streamd.store.follow import Follower
 from streamd.store.pack import BLOCK_BYTES
 from streamd.store.packed import PackedIndex
-from streamd.store.read import Run, Want, decode, enough, fetch, own_place, own_runs, plan, source_of, source_want
-from streamd.store.segment import Extent, Segment
+from streamd.store.read import Want, decode, enough, fetch, own_place, own_runs, plan, source_of, source_want
+from streamd.store.segment import Extent, Segment, info
+from streamd.views import Run as Run
+from streamd.views import SegmentInfo as SegmentInfo
 
 BYTES_AT_ONCE: Final = 8 << 20
 
@@ -33,33 +35,6 @@ _OPEN_FILES_MAX: Final = 64
 _GONE_SECONDS_MAX: Final = 10.0
 _DAMAGED_TRIES: Final = 3
 _PAUSE_SECONDS: Final = 0.005
-
-
-class SegmentInfo(NamedTuple):
-    """What is known of a segment. Its `id` stays when the name is given to another one."""
-
-    id: int
-    name: str
-    first_number: int
-    """The first retained record."""
-    number: int
-    """The number that the next record gets."""
-    first_offset: int
-    offset: int
-    created: int
-    """When, in microseconds since 1970, as all timestamps."""
-    modified: int
-    sealed: bool
-
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        return self.number - self.first_number
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes they take, counted as offsets are."""
-        return self.offset - self.first_offset
 
 
 class OutsideReader:
@@ -104,11 +79,11 @@ class OutsideReader:
 
     def segments(self) -> list[SegmentInfo]:
         """All segments, in the order of their creation. Hidden ones are not listed."""
-        return [_info(segment) for segment in self._follower.segments.by_name.values()]
+        return [info(segment) for segment in self._follower.segments.by_name.values()]
 
     def segment(self, which: str | int) -> SegmentInfo:
         """One segment; NoSuchSegment."""
-        return _info(self._find(which))
+        return info(self._find(which))
 
     def _find(self, which: str | int) -> Segment:
         segments = self._follower.segments
@@ -240,17 +215,3 @@ class OutsideReader:
             # What it stands for is elsewhere by now; where it begins is near enough.
             return extent
         return extent if inner is None else own_place(extent, inner)
-
-
-def _info(segment: Segment) -> SegmentInfo:
-    return SegmentInfo(
-        segment.id,
-        segment.name,
-        segment.first_number,
-        segment.number,
-        segment.first_offset,
-        segment.offset,
-        segment.created,
-        segment.modified,
-        segment.sealed,
-    )

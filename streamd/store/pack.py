@@ -32,6 +32,7 @@ from crc32c import crc32c
 
 from streamd.batch import LENGTH_TYPE, Batch, Buffer
 from streamd.store.disk import IDisk, IDiskFile
+from streamd.store.errors import ReadFailed
 from streamd.store.frame import span
 from streamd.store.journal import TEMPORARY_SUFFIX
 
@@ -130,6 +131,8 @@ class PackWriter:
 
     def _flush(self) -> None:
         self._file.write(self._written, self._buffers)
+        # Little by little: one sync of the whole file would hold those of the journal up for as long as it takes.
+        self._file.sync(metadata=False)
         self._written += self._buffered
         self._buffers = []
         self._buffered = 0
@@ -160,11 +163,20 @@ def _runs(pieces: Sequence[Piece]) -> list[tuple[int, int, int]]:
 
 
 def block_pieces(block: Buffer) -> Iterator[Piece]:
-    """The records of a block whose checksum was found right, run by run, without a copy of the payload."""
-    *_, count, runs = BLOCK_HEADER.unpack_from(block)
+    """The records of a block whose checksum was found right, run by run, without a copy of the payload.
+
+    ReadFailed where its runs are not those of its records: who wrote that had a bug, or meant it.
+    """
     view = memoryview(block)
+    if len(view) < BLOCK_HEADER.size:
+        raise ReadFailed("the block is shorter than its header")
+    *_, count, runs = BLOCK_HEADER.unpack_from(view)
     at = BLOCK_HEADER.size
+    if at + RUN.size * runs + 4 * count > len(view):
+        raise ReadFailed(f"the block has no room for {runs} runs and {count} lengths")
     table = list(RUN.iter_unpack(view[at : at + RUN.size * runs]))
+    if sum([records for records, *_ in table]) != count or not table:
+        raise ReadFailed(f"the runs of the block are not those of its {count} records")
     at += RUN.size * runs
     lengths = array(LENGTH_TYPE)
     lengths.frombytes(view[at : at + 4 * count])

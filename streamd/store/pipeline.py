@@ -16,6 +16,7 @@ from streamd.store.commit import Commit, IWriter, Waiter
 from streamd.store.errors import StoreError, StoreReadOnly
 from streamd.store.frame import Entry
 from streamd.store.journal import FILE_ENTRIES_MAX, NoRoom
+from streamd.store.pace import Pace
 from streamd.store.segment import Segment
 from streamd.store.segments import Segments
 
@@ -45,11 +46,19 @@ class Pipeline:
     _log = Logger()
 
     def __init__(
-        self, segments: Segments, writer: IWriter, sequence: int, file: int, seconds: Callable[[], float]
+        self,
+        segments: Segments,
+        writer: IWriter,
+        sequence: int,
+        file: int,
+        seconds: Callable[[], float],
+        pace: Pace,
     ) -> None:
         self._segments = segments
         self._writer = writer
         self._seconds = seconds
+        self.pace = pace
+        self._flown_at = 0.0
         self._flying: Commit | None = None
         self._refused_at: float | None = None
         self._waiting_for_fold = False
@@ -165,6 +174,7 @@ class Pipeline:
         """Give what was gathered to the writer, and gather anew."""
         commit = self._flying = self.gathering
         self.gathering = Commit(commit.number + 1, commit.next_sequence)
+        self._flown_at = self._seconds()
         self._writer.submit(commit, self._landed)
 
     # -- out -----------------------------------------------------------------------------------------------------------
@@ -175,6 +185,7 @@ class Pipeline:
             self._fail(error)
             return
         self._refused_at = None
+        self.pace.took(commit.bytes, self._seconds() - self._flown_at)
         assert commit.frame is not None
         _, _, headers, bodies, timestamp = commit.frame
         apply = self._segments.apply

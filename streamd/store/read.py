@@ -21,22 +21,13 @@ from streamd.store.frame import EVENT_HEADER_BYTES, TAG_RAW, span
 from streamd.store.pack import block_crc, block_pieces
 from streamd.store.segment import BROADCAST, PACKS, Extent, Segment
 from streamd.store.segments import Segments
+from streamd.views import Run as Run
 
 # Extents that lie close together are fetched with one call: small commits are 130 bytes apart.
 _GAP_BYTES_MAX: Final = 4096
 _FETCH_BYTES_MAX: Final = 1 << 20
 # Each costs some microseconds: a read of many small commits must not hold the reactor up.
 _EXTENTS_MAX: Final = 512
-
-
-class Run(NamedTuple):
-    """Records that follow each other and share tag and timestamp."""
-
-    number: int
-    offset: int
-    timestamp: int
-    tag: int
-    batch: Batch
 
 
 class Want(NamedTuple):
@@ -201,11 +192,17 @@ def decode(extents: Sequence[Extent], bodies: Sequence[Buffer], want: Want) -> l
             if first >= len(lengths):
                 continue
             last = min(len(lengths), first + records_left)
-            if sum(lengths[first:last]) > size_left:
+            size = sum(lengths[first:last])
+            if size > size_left:
                 last = min(last, run.batch.fitting(first, size_left))
-                if runs and sum(lengths[first:last]) > size_left:
+                size = sum(lengths[first:last])
+                if runs and size > size_left:
                     return runs
             part = run.batch.part(first, last)
+            if part.size != size:
+                if runs:
+                    return runs
+                raise ReadFailed(f"{describe_place(extent)}: the lengths of the records are not those of their bytes")
             offset = run.offset + span(run.tag, first, sum(lengths[:first]))
             runs.append(Run(run.number + first, offset, run.timestamp, run.tag, part))
             size_left -= part.size
@@ -225,7 +222,11 @@ def extent_runs(extent: Extent, body: Buffer) -> list[Run]:
         raise _damaged(extent)
     runs: list[Run] = []
     number, offset = extent.number, extent.offset
-    for tag, timestamp, batch in block_pieces(body):
+    try:
+        pieces = list(block_pieces(body))
+    except ReadFailed as error:
+        raise ReadFailed(f"{describe_place(extent)}: {error}") from error
+    for tag, timestamp, batch in pieces:
         # Records that were published later than they were written have the time of that, which the extent tells.
         runs.append(Run(number, offset, max(timestamp, extent.timestamp), tag, batch))
         number += batch.count

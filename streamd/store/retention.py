@@ -56,9 +56,15 @@ class Retention:
         self._running: Deferred[Any] | None = None
         self._asked: dict[int, float] = {}
         """When to look for old records in a segment again."""
+        self._idle_seconds_max = max((rule.idle_seconds_max for rule in self._rules), default=0.0)
+        self._read: dict[int, float] = {}
+        """When a segment was read, where that may keep it."""
+        self._since = 0.0
+        """What was read before that is not known."""
 
     def start(self) -> None:
         """Begin, after one interval."""
+        self._since = self._now()
         self._running = self._loop.start(self._interval_seconds, now=False)
 
     def stop(self) -> None:
@@ -71,6 +77,11 @@ class Retention:
         """The rule for a segment of that name."""
         return next((rule for rule in self._rules if fnmatchcase(name, rule.pattern)), None)
 
+    def note_read(self, segment: Segment) -> None:
+        """Somebody reads it, in a protocol where that keeps a segment as a write does."""
+        if self._idle_seconds_max:
+            self._read[segment.id] = self._now()
+
     def sweep(self) -> Deferred[None]:
         """Look at every segment once; fires when all is on disk."""
         return self._cooperator.coiterate(self._sweep()).addCallback(lambda _: self._store.tidy())
@@ -78,6 +89,8 @@ class Retention:
     def _sweep(self) -> Iterator[Deferred[None] | None]:
         now = self._clock.seconds()
         self._asked = {id: again for id, again in self._asked.items() if again > now}
+        long_ago = self._now() - self._idle_seconds_max
+        self._read = {id: read for id, read in self._read.items() if read > long_ago}
         for segment in self._store.hidden_segments():
             yield self._expire(segment, self._hidden_seconds_max)
         yield from self._trim_broadcasts()
@@ -92,7 +105,10 @@ class Retention:
                 segment = self._store.find(name)
             except StoreError:
                 continue
-            idle_seconds_max = rule.idle_seconds_max if droppable(segment, rule) == segment.number else 0.0
+            idle_seconds_max = rule.idle_seconds_max
+            was_read = self._read.get(segment.id, self._since) > self._now() - idle_seconds_max
+            if was_read or droppable(segment, rule) < segment.number:
+                idle_seconds_max = 0.0
             yield self._expire(segment, idle_seconds_max) or self._trim(segment, rule)
 
     def _trim_broadcasts(self) -> Iterator[Deferred[None] | None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamd.store.frame import span
 from streamd.store.ranges import Acknowledged
+from streamd.views import SegmentInfo
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
@@ -342,3 +343,18 @@ class Segment:
         if self.groups is None:
             self.groups = {}
         self.groups[name] = Acknowledged(max(position, self.first_number))
+
+
+def info(segment: Segment) -> SegmentInfo:
+    """A segment as it is described to others: what is committed."""
+    return SegmentInfo(
+        segment.id,
+        segment.name,
+        segment.first_number,
+        segment.number,
+        segment.first_offset,
+        segment.offset,
+        segment.created,
+        segment.modified,
+        segment.sealed,
+    )

@@ -98,6 +98,8 @@ class Segments:
                 f"segment {segment.id} goes on at record {segment.number}, offset {segment.offset}, "
                 f"not at {header.number}, {header.offset}"
             )
+        if 4 * header.count > header.length:
+            raise BadEntry(f"{header.count} records in {header.length} bytes, which do not even hold their lengths")
         segment.appended(
             Extent(
                 header.number,

@@ -29,6 +29,7 @@ from streamd.store.errors import (
 )
 from streamd.store.frame import ENTRY_BYTES_MAX, Entry, Kind, encode_keyed
 from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
+from streamd.store.pace import Pace
 from streamd.store.pipeline import Pipeline
 from streamd.store.read import Run, Want
 from streamd.store.reader import Reader, Threads
@@ -64,7 +65,9 @@ class Store(Appending):
         """The compactor's process; None where somebody else takes care of that, or nobody."""
         self.retention: Retention | None = None
         """What keeps segments within their limits; None where there are none."""
-        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds)
+        self.pace = Pace(settings.commit_ms / 1000)
+        """How much one writer may have on its way to the disk so that others do not wait long."""
+        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds, self.pace)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 

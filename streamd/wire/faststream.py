@@ -12,9 +12,9 @@ from enum import IntEnum
 from struct import Struct, unpack_from
 from typing import Final, NamedTuple
 
-from streamd.batch import LENGTH_TYPE, Batch
+from streamd.batch import LENGTH_TYPE, Batch, Buffer
 from streamd.wire import WireError
-from streamd.wire.frames import FrameCodec, alike
+from streamd.wire.frames import FrameCodec, alike, payloads
 
 _U32: Final = Struct("<I")
 _ONE: Final = Struct("<II")
@@ -125,7 +125,7 @@ class FastStreamCodec(FrameCodec[Request]):
         super().__init__(_U32.size)
         self._message_bytes_max = message_bytes_max
 
-    def _parse(self, data: bytes, found: list[Request]) -> int:
+    def _parse(self, data: bytes | bytearray, found: list[Request]) -> int:
         at, end = 0, len(data)
         while end - at >= _U32.size:
             (packet,) = _U32.unpack_from(data, at)
@@ -153,7 +153,7 @@ class FastStreamCodec(FrameCodec[Request]):
         if size > self._message_bytes_max:
             raise WireError(f"{size} bytes to enqueue, {self._message_bytes_max} at most")
 
-    def _single(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _single(self, data: bytes | bytearray, at: int, found: list[Request]) -> int:
         """Enqueues to single streams from here on; returns the end of them, or of the first where that is not whole."""
         end = len(data)
         stream: int
@@ -170,22 +170,22 @@ class FastStreamCodec(FrameCodec[Request]):
         same = alike(data, at, frame, _SINGLE.size)
         if same > 1:
             frames = memoryview(data)[at : at + frame * same]
-            records = [record for (record,) in Struct(f"{_SINGLE.size}x{size}s").iter_unpack(frames)]
-            found.append(Enqueue(stream, Batch(array(LENGTH_TYPE, (size,)) * same, b"".join(records))))
+            records = payloads(frames, _SINGLE.size, size)
+            found.append(Enqueue(stream, Batch(array(LENGTH_TYPE, (size,)) * same, records)))
             return at + frame * same
-        records = []
+        several: list[Buffer] = []
         unpack, limit = _SINGLE.unpack_from, end - _SINGLE.size
         while at <= limit:
             packet, to, size = unpack(data, at)
             stop = at + _SINGLE.size + size
             if packet != Packet.ENQUEUE_SINGLE or to != stream or stop > end or size > self._message_bytes_max:
                 break
-            records.append(data[at + _SINGLE.size : stop])
+            several.append(data[at + _SINGLE.size : stop])
             at = stop
-        found.append(Enqueue(stream, Batch.of(records)))
+        found.append(Enqueue(stream, Batch.of(several)))
         return at
 
-    def _many(self, packet: int, data: bytes, at: int, found: list[Request]) -> int:
+    def _many(self, packet: int, data: bytes | bytearray, at: int, found: list[Request]) -> int:
         """One record for many streams. Its size, and then the number of streams, is checked before it is awaited."""
         end = len(data)
         begin = at + _ONE.size
@@ -209,7 +209,7 @@ class FastStreamCodec(FrameCodec[Request]):
         if stop > end:
             self._wanted = stop - at
             return end + 1
-        found.append(EnqueueMany(streams, packet != Packet.ENQUEUE_MULTIPLE, data[begin : begin + size]))
+        found.append(EnqueueMany(streams, packet != Packet.ENQUEUE_MULTIPLE, bytes(data[begin : begin + size])))
         return stop
 
     def _merged(self, requests: list[Request]) -> list[Request]:

@@ -55,9 +55,10 @@ def request_bytes(request: Request) -> bytes:
 
 def _enqueue(stream: int, batch: Batch) -> bytes:
     records = batch.records()
-    if len(set(batch.lengths)) == 1:
+    size = batch.common_size
+    if size is not None:
         # The header is the same for all: let `join` put it before each.
-        return _SINGLE.pack(Packet.ENQUEUE_SINGLE, stream, batch.lengths[0]).join([b"", *records])
+        return _SINGLE.pack(Packet.ENQUEUE_SINGLE, stream, size).join([b"", *records])
     return b"".join(_interleaved(stream, records))
 
 
@@ -84,7 +85,7 @@ class FastStreamReplies(FrameCodec[Reply]):
         super().__init__(_U32.size)
         self._contents_bytes_max = contents_bytes_max
 
-    def _parse(self, data: bytes, found: list[Reply]) -> int:
+    def _parse(self, data: bytes | bytearray, found: list[Reply]) -> int:
         at, end = 0, len(data)
         while end - at >= _U32.size:
             self._wanted = self._frame_bytes(data, at)
@@ -96,7 +97,7 @@ class FastStreamReplies(FrameCodec[Reply]):
         self._wanted = _U32.size
         return at
 
-    def _frame_bytes(self, data: bytes, at: int) -> int:
+    def _frame_bytes(self, data: bytes | bytearray, at: int) -> int:
         """How long the packet that begins here is, as far as can be known yet."""
         (packet,) = _U32.unpack_from(data, at)
         if packet == Packet.PONG:
@@ -113,11 +114,11 @@ class FastStreamReplies(FrameCodec[Reply]):
         return _ONE.size + size
 
 
-def _reply(data: bytes, at: int, stop: int) -> Reply:
+def _reply(data: bytes | bytearray, at: int, stop: int) -> Reply:
     (packet,) = _U32.unpack_from(data, at)
     if packet == Packet.PONG:
         return Pong()
     if packet == Packet.CONTENTS:
-        return StreamContents(data[at + _ONE.size : stop])
+        return StreamContents(bytes(memoryview(data)[at + _ONE.size : stop]))
     _, stream, is_valid = _STATE.unpack_from(data, at)
     return StreamState(stream, bool(is_valid))

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
+from struct import error as StructError
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from crc32c import crc32c
@@ -52,7 +53,7 @@ class Number(Field[int]):
     def put(self, value: int, parts: list[Buffer]) -> None:
         try:
             parts.append(self._form.pack(value))
-        except Exception as error:
+        except StructError as error:
             raise ValueError(f"{value!r}: {error}") from None
         if self._least is not None and value < self._least:
             raise ValueError(f"{value} is below {self._least}")

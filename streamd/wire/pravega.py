@@ -8,15 +8,16 @@ record of n bytes is an event of 8 + n.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum, IntEnum, auto
-from itertools import accumulate
+from itertools import accumulate, chain
 from struct import Struct
+from sys import byteorder
 from typing import Any, Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch, Buffer
 from streamd.wire import WireError, storage
-from streamd.wire.frames import FrameCodec
+from streamd.wire.frames import FrameCodec, cut, payloads
 
 HEADER: Final = Struct(">ii")
 assert HEADER.size == 8
@@ -34,6 +35,12 @@ MESSAGE_BYTES_MAX: Final = (1 << 24) - 1
 
 BLOCK_BYTES_MAX: Final = 16 << 20
 """What a block may be long, by its beginning and by its end."""
+
+# Blocks of up to so many bytes become one append, where one follows on the other.
+_JOINED_BYTES_MAX: Final = 64 << 10
+
+# Events from here on are not copied to be put together, but left where they are.
+_LARGE_BYTES: Final = 4096
 
 _PART_BYTES: Final = 8 << 20
 
@@ -104,11 +111,12 @@ class AppendBlock(NamedTuple):
 
 
 class ReadSegment(NamedTuple):
-    """Read from an offset on."""
+    """Read from an offset on; `waits`: for data, where there is none yet."""
 
     name: Name
     offset: int
     length: int
+    waits: bool = True
     size: int = 64
     reads: bool = True
 
@@ -157,7 +165,7 @@ class PravegaCodec(FrameCodec[Incoming]):
         self._event_bytes_max = message_bytes_max
         self._expecting = _Expecting.MESSAGE
         self._begin: tuple[bytes, int, int] = (b"", 0, 0)
-        self._block = b""
+        self._block: bytes | bytearray = b""
         self._parts: bytearray | None = None
 
     @property
@@ -174,9 +182,10 @@ class PravegaCodec(FrameCodec[Incoming]):
     def _merged(self, requests: list[Incoming]) -> list[Incoming]:
         return _merged(requests)
 
-    def _parse(self, data: bytes, found: list[Incoming]) -> int:
+    def _parse(self, data: bytes | bytearray, found: list[Incoming]) -> int:
         """Parse all that is whole; returns where it ends."""
         at = 0
+        view = memoryview(data)
         while True:
             if self._expecting is _Expecting.MESSAGE:
                 if len(data) - at < HEADER.size:
@@ -189,7 +198,7 @@ class PravegaCodec(FrameCodec[Incoming]):
                 if end > len(data):
                     self._wanted = end - at
                     return at
-                self._message(kind, data[at + HEADER.size : end], found)
+                self._message(kind, bytes(view[at + HEADER.size : end]), found)
                 at = end
             elif self._expecting is _Expecting.BLOCK:
                 promised = self._begin[2]
@@ -203,7 +212,7 @@ class PravegaCodec(FrameCodec[Incoming]):
                 if len(data) - at < length:
                     self._wanted = length
                     return at
-                self._finish_block(self._block + data[at : at + length], found)
+                self._finish_block(self._block + view[at : at + length], found)
                 at += length
 
     def _message(self, kind: int, payload: bytes, found: list[Incoming]) -> None:
@@ -253,7 +262,7 @@ class PravegaCodec(FrameCodec[Incoming]):
             raise WireError("partial messages do not join to a whole one")
         self._message(kind, whole[HEADER.size :], found)
 
-    def _end_block(self, data: bytes, at: int, found: list[Incoming]) -> None:
+    def _end_block(self, data: bytes | bytearray, at: int, found: list[Incoming]) -> None:
         writer, offset, promised = self._begin
         end = at + promised
         kind, length = HEADER.unpack_from(data, end)
@@ -269,7 +278,7 @@ class PravegaCodec(FrameCodec[Incoming]):
             self._begin = (writer, offset, size - promised)
             self._expecting = _Expecting.REST
 
-    def _finish_block(self, block: bytes, found: list[Incoming]) -> None:
+    def _finish_block(self, block: bytes | bytearray, found: list[Incoming]) -> None:
         writer, offset, _ = self._begin
         self._block = b""
         self._expecting = _Expecting.MESSAGE
@@ -282,7 +291,7 @@ def _merged(requests: list[Incoming]) -> list[Incoming]:
     run: list[AppendBlock] = []
     for request in [*requests, None]:
         if isinstance(request, AppendBlock):
-            if run and (run[-1].writer != request.writer or run[-1].end != request.offset):
+            if run and not _follows(run[-1], request):
                 merged.append(_joined(run))
                 run = []
             run.append(request)
@@ -293,6 +302,13 @@ def _merged(requests: list[Incoming]) -> list[Incoming]:
         if request is not None:
             merged.append(request)
     return merged
+
+
+def _follows(before: AppendBlock, block: AppendBlock) -> bool:
+    """Whether two blocks can be one. To join large ones would cost more than it saves."""
+    if block.size > _JOINED_BYTES_MAX or before.size > _JOINED_BYTES_MAX:
+        return False
+    return before.writer == block.writer and before.end == block.offset
 
 
 def _joined(run: list[AppendBlock]) -> AppendBlock:
@@ -327,15 +343,15 @@ def _name(payload: bytes, at: int, behind: int) -> Name:
         raise WireError("a name that is no UTF-8") from None
 
 
-def events(block: bytes, event_bytes_max: int) -> Batch:
+def events(block: bytes | bytearray, event_bytes_max: int) -> Batch:
     """The records of a run of Event messages."""
     if not block:
         return Batch(array(LENGTH_TYPE), b"")
-    alike = _alike(block, event_bytes_max)
-    if alike is not None:
-        return alike
+    same = _alike(block, event_bytes_max)
+    if same is not None:
+        return same
     lengths = array(LENGTH_TYPE)
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     at, end = 0, len(block)
     unpack = HEADER.unpack_from
     while at < end:
@@ -353,7 +369,7 @@ def events(block: bytes, event_bytes_max: int) -> Batch:
     return Batch(lengths, b"".join(parts))
 
 
-def _alike(block: bytes, event_bytes_max: int) -> Batch | None:
+def _alike(block: bytes | bytearray, event_bytes_max: int) -> Batch | None:
     """The records where all events have the same length, which column by column is quickly seen."""
     kind, length = HEADER.unpack_from(block) if len(block) >= HEADER.size else (1, 0)
     frame = HEADER.size + length
@@ -361,24 +377,35 @@ def _alike(block: bytes, event_bytes_max: int) -> Batch | None:
         return None
     count = len(block) // frame
     for column in range(HEADER.size):
-        if block[column::frame].count(block[column]) != count:
+        if block[column::frame] != block[column : column + 1] * count:
             return None
-    messages = [message for (message,) in Struct(f"{HEADER.size}x{length}s").iter_unpack(block)]
-    return Batch(array(LENGTH_TYPE, (length,)) * count, b"".join(messages))
+    lengths = array(LENGTH_TYPE, (length,)) * count
+    if length < _LARGE_BYTES:
+        return Batch(lengths, payloads(block, HEADER.size, length))
+    view = memoryview(block)
+    if count == 1:
+        return Batch(lengths, view[HEADER.size :])
+    return Batch(lengths, b"".join([view[at + HEADER.size : at + frame] for at in range(0, len(block), frame)]))
 
 
-def event_bytes(lengths: array[int], records: Sequence[Buffer]) -> bytes:
-    """Records as Event messages."""
-    if len(set(lengths)) == 1:
-        return HEADER.pack(Type.EVENT, lengths[0]).join([b"", *records])
-    return b"".join(_interleaved(lengths, records))
+def event_parts(batch: Batch) -> list[Buffer]:
+    """Records as Event messages, end to end: few buffers where they are small, and no copy where they are large."""
+    size = batch.common_size
+    if size is not None and 0 < size < _LARGE_BYTES:
+        header = HEADER.pack(Type.EVENT, size)
+        return [header.join([b"", *some]) for some in cut(batch.payload, 0, size)]
+    parts: list[Buffer] = [b""] * (2 * batch.count)
+    parts[::2] = chain.from_iterable(cut(_event_headers(batch.lengths), 0, HEADER.size))
+    parts[1::2] = batch.records()
+    return parts if len(batch.payload) >= _LARGE_BYTES * batch.count else [b"".join(parts)]
 
 
-def _interleaved(lengths: array[int], records: Sequence[Buffer]) -> Iterator[Buffer]:
-    pack = HEADER.pack
-    for length, record in zip(lengths, records, strict=True):
-        yield pack(Type.EVENT, length)
-        yield record
+def _event_headers(lengths: array[int]) -> bytes:
+    """The header of each event: type 0 and the length, which is just a number of 8 bytes, big endian."""
+    headers = array("Q", lengths)
+    if byteorder == "little":
+        headers.byteswap()
+    return headers.tobytes()
 
 
 # -- replies -----------------------------------------------------------------------------------------------------------
@@ -415,9 +442,11 @@ def data_appended(writer: bytes, level: int) -> bytes:
     return message(Type.DATA_APPENDED, _LEVEL.pack(writer, level))
 
 
-def segment_read(name: Name, offset: int, at_tail: bool, at_end: bool, data: bytes) -> bytes:
-    """The answer to ReadSegment."""
-    return named(Type.SEGMENT_READ, name, _READ_REPLY.pack(offset, at_tail, at_end) + data)
+def segment_read(name: Name, offset: int, at_tail: bool, at_end: bool, data: Sequence[Buffer]) -> bytes:
+    """The answer to ReadSegment. Its data, which may be megabytes, comes in parts and is copied once."""
+    place = _LENGTH.pack(len(name.raw)) + name.raw + _READ_REPLY.pack(offset, at_tail, at_end)
+    header = HEADER.pack(Type.SEGMENT_READ, len(place) + sum(map(len, data)))
+    return b"".join([header, place, *data])
 
 
 def truncated(name: Name, first_offset: int) -> bytes:

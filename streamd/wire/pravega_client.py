@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import chain
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
 from streamd.wire import WireError
-from streamd.wire.frames import FrameCodec, alike
+from streamd.wire.frames import FrameCodec, alike, cut
 from streamd.wire.pravega import (
     BLOCK_BYTES_MAX,
     HEADER,
@@ -20,7 +21,7 @@ from streamd.wire.pravega import (
     Request,
     SetupAppend,
     Type,
-    event_bytes,
+    event_parts,
     message,
     named,
 )
@@ -127,11 +128,12 @@ def request_bytes(request: Request) -> bytes:
 
 def _append_block(block: AppendBlock) -> bytes:
     """An exact block: its end tells what its beginning promised."""
-    data = event_bytes(block.batch.lengths, block.batch.records())
-    if len(data) > BLOCK_BYTES_MAX:
-        raise ValueError(f"a block of {len(data)} bytes is over the limit of {BLOCK_BYTES_MAX}")
-    begin = message(Type.BEGIN_BLOCK, _BLOCK.pack(block.writer, block.offset, len(data)))
-    return begin + data + message(Type.END_BLOCK, _BLOCK.pack(block.writer, block.end, len(data)))
+    size = block.end - block.offset
+    if size > BLOCK_BYTES_MAX:
+        raise ValueError(f"a block of {size} bytes is over the limit of {BLOCK_BYTES_MAX}")
+    begin = message(Type.BEGIN_BLOCK, _BLOCK.pack(block.writer, block.offset, size))
+    end = message(Type.END_BLOCK, _BLOCK.pack(block.writer, block.end, size))
+    return b"".join([begin, *event_parts(block.batch), end])
 
 
 class MessageReplies(FrameCodec[R]):
@@ -140,7 +142,7 @@ class MessageReplies(FrameCodec[R]):
     def __init__(self) -> None:
         super().__init__(HEADER.size)
 
-    def _parse(self, data: bytes, found: list[R]) -> int:
+    def _parse(self, data: bytes | bytearray, found: list[R]) -> int:
         at, end = 0, len(data)
         while end - at >= HEADER.size:
             kind, length = HEADER.unpack_from(data, at)
@@ -150,7 +152,7 @@ class MessageReplies(FrameCodec[R]):
             if stop > end:
                 self._wanted = stop - at
                 return at
-            self._message(kind, data[at + HEADER.size : stop], found)
+            self._message(kind, bytes(memoryview(data)[at + HEADER.size : stop]), found)
             at = stop
         self._wanted = HEADER.size
         return at
@@ -225,7 +227,7 @@ def whole_events(data: bytes, event_bytes_max: int) -> tuple[list[bytes], int]:
         same = alike(data, at, frame, HEADER.size)
         if same > 1:
             frames = memoryview(data)[at : at + frame * same]
-            found += [event for (event,) in Struct(f"{HEADER.size}x{length}s").iter_unpack(frames)]
+            found += chain.from_iterable(cut(frames, HEADER.size, length))
         else:
             found.append(data[at + HEADER.size : at + frame])
         at += frame * same

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum, auto
 from functools import partial
-from itertools import takewhile
-from struct import Struct
+from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
 from streamd.batch import Buffer
 from streamd.wire import WireError, smq
-from streamd.wire.frames import FrameCodec, alike, repeated
+from streamd.wire.frames import FrameCodec, alike, cut, repeated
 from streamd.wire.smq import EMPTY_QUEUE, HEADER, MESSAGE, PULL_REQUEST, PUSHED, STR, SUCCESS
 
 
@@ -58,7 +57,7 @@ class SmqReplies(FrameCodec[Response]):
         super().__init__(HEADER.size)
         self._body_bytes_max = message_bytes_max + MESSAGE.size
 
-    def _parse(self, data: bytes, found: list[Response]) -> int:
+    def _parse(self, data: bytes | bytearray, found: list[Response]) -> int:
         at, end = 0, len(data)
         while end - at >= HEADER.size:
             status, size = HEADER.unpack_from(data, at)
@@ -70,7 +69,7 @@ class SmqReplies(FrameCodec[Response]):
                 return at
             if size:
                 count = alike(data, at, frame, HEADER.size + MESSAGE.size)
-                _messages(data[at : at + frame * count], size, found)
+                _messages(memoryview(data)[at : at + frame * count], size, found)
             elif status:
                 count = 1
                 found.append(_REFUSED)
@@ -82,14 +81,14 @@ class SmqReplies(FrameCodec[Response]):
         return at
 
 
-def _messages(frames: bytes, size: int, found: list[Response]) -> None:
+def _messages(frames: memoryview, size: int, found: list[Response]) -> None:
     """The messages of frames with the same header."""
     if size < MESSAGE.size:
         raise WireError(f"a message of {size} bytes has no room for its type and count")
     first, count = MESSAGE.unpack_from(frames, HEADER.size)
     code, kind = first >> 4, first & 15
     length = size - MESSAGE.size
-    messages = [data for (data,) in Struct(f"{HEADER.size + MESSAGE.size}x{length}s").iter_unpack(frames)]
+    messages = list(chain.from_iterable(cut(frames, HEADER.size + MESSAGE.size, length)))
     if code == EMPTY_QUEUE and not length:
         found += [_EMPTY] * len(messages)
         return

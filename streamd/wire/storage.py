@@ -13,6 +13,8 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple, get_args
 
 from streamd.batch import Batch
+from streamd.views import Run as Run
+from streamd.views import SegmentInfo as SegmentInfo
 from streamd.wire import WireError
 from streamd.wire.fields import Fixed, Flag, Many, Message, Number, Records, Row, Text, from_payload
 
@@ -64,43 +66,6 @@ class Existing(IntEnum):
     REFUSED = 0
     TAKEN = 1
     REPLACED = 2
-
-
-class SegmentInfo(NamedTuple):
-    """What is known of a segment. Its `id` stays when the name is given to another one."""
-
-    id: int
-    name: str
-    first_number: int
-    """The first retained record."""
-    number: int
-    """The number that the next record gets."""
-    first_offset: int
-    offset: int
-    created: int
-    """When, in microseconds since 1970, as all timestamps."""
-    modified: int
-    sealed: bool
-
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        return self.number - self.first_number
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes they take, counted as offsets are."""
-        return self.offset - self.first_offset
-
-
-class Run(NamedTuple):
-    """Records that follow each other and share tag and timestamp."""
-
-    number: int
-    offset: int
-    timestamp: int
-    tag: int
-    batch: Batch
 
 
 class Part(NamedTuple):
@@ -378,7 +343,7 @@ class LevelFound(Message):
     """A writer's ack level, if it has one."""
 
     type = FIRST_TYPE + 108
-    fields = (_FLAG, _COUNTED)
+    fields = (_FLAG, _SIGNED)
     known: bool
     level: int
 
@@ -392,7 +357,7 @@ class Refusal(Message):
     """
 
     type = FIRST_TYPE + 199
-    fields = (Number("H"), _COUNTED, _COUNTED, _TEXT)
+    fields = (Number("H"), _SIGNED, _COUNTED, _TEXT)
     code: int
     number: int
     offset: int

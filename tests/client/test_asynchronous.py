@@ -23,7 +23,7 @@ from streamd.client.asynchronous import FastStreamClient, PravegaClient, SespCli
 from tests.client.driver import Endless
 from tests.client.peers import address, deaf, listener
 from tests.daemon import Daemon
-from tests.protocols.test_sockets import write_certificate
+from tests.protocols.sockets import write_certificate
 
 if TYPE_CHECKING:
     Base = TestCase

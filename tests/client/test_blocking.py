@@ -29,7 +29,7 @@ from streamd.wire.sesp import message_lines
 from tests.client.driver import Endless
 from tests.client.peers import address, deaf, listener
 from tests.daemon import CHECKOUT, Daemon
-from tests.protocols.test_sockets import write_certificate
+from tests.protocols.sockets import write_certificate
 
 # Everything that a client does, in a process that has nothing but the client.
 USE = """

@@ -22,7 +22,7 @@ from streamd.protocols.factory import StreamFactory
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits, StoreSettings
 from streamd.store import Store, Threads, assemble
-from streamd.store.disk import Disk, DiskFile
+from streamd.store.disk import Disk, DiskFile, IDisk
 from streamd.store.journal import JournalWriter
 from tests.store.inline import InlineWriter
 
@@ -171,10 +171,13 @@ class Rig:
         *,
         limits: Limits = Limits(),
         make_factory: Callable[[Core], StreamFactory] = SespFactory,
+        medium: IDisk | None = None,
     ) -> None:
         self.directory = directory
         self.clock = Clock()
         self.disk = FillingDisk()
+        self.medium = medium or self.disk
+        """Where the store is: on the real disk, or on one in memory where a test opens hundreds of them."""
         self.held = False
         """Whether commits have to wait."""
         self.closed = False
@@ -186,7 +189,9 @@ class Rig:
         self.peers: list[Peer] = []
 
     def _open(self) -> tuple[Store, InlineWriter]:
-        settings = StoreSettings(journal_file_bytes=1 << 20, reserve_bytes=4096)
+        # In memory a file is made of real zeros: the smaller, the sooner.
+        size = 1 << 20 if self.medium is self.disk else 128 << 10
+        settings = StoreSettings(journal_file_bytes=size, reserve_bytes=4096)
         writers: list[InlineWriter] = []
 
         def make_writer(journal: JournalWriter) -> InlineWriter:
@@ -196,7 +201,7 @@ class Rig:
         def run(call: Callable[..., Any], *args: Any) -> Deferred[Any]:
             return maybeDeferred(call, *args)
 
-        store = assemble(self.disk, self.directory, settings, make_writer, Threads(run, self.clock.seconds))
+        store = assemble(self.medium, self.directory, settings, make_writer, Threads(run, self.clock.seconds))
         return store, writers[0]
 
     def connect(self, factory: StreamFactory | None = None) -> Peer:

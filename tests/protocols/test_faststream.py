@@ -7,15 +7,12 @@ import os
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.protocols.faststream import FastStreamFactory
+from streamd.settings import RetentionRule
+from streamd.store.retention import Retention
 from streamd.wire.faststream import PONG, contents_header, state
+from tests.protocols.laws.faststream import CHECK, CREATE, DELETE, PEEK, TAKE, contents
 from tests.protocols.rig import BUFFER_BYTES, Peer, Rig
 from tests.wire.test_faststream import PING, all_except, multiple, one, single, to_all
-
-CREATE, DELETE, TAKE, PEEK, CHECK = 1, 2, 7, 8, 9
-
-
-def contents(data: bytes) -> bytes:
-    return contents_header(len(data)) + data
 
 
 class FastStreamCase(SynchronousTestCase):
@@ -60,13 +57,6 @@ class PacketTests(FastStreamCase):
         self.assertEqual(self.peer.ask(one(DELETE, 5) + one(CHECK, 5)), state(5, False))
         self.assertEqual(self.peer.ask(one(DELETE, 5) + one(TAKE, 5)), contents(b""))
 
-    def test_all_at_once(self) -> None:
-        """The same in one read: a connection sees its own writes, and replies come in order."""
-        asked = (
-            one(CREATE, 1) + single(1, b"x") + PING + one(PEEK, 1) + one(DELETE, 1) + single(1, b"y") + one(CHECK, 1)
-        )
-        self.assertEqual(self.peer.ask(asked), PONG + contents(b"x") + state(1, False))
-
     def test_nobody_there(self) -> None:
         """An enqueue to a stream that is not there does nothing."""
         self.peer.send(single(3, b"x") + multiple(b"y", 3, 4) + to_all(b"z") + one(CREATE, 3))
@@ -102,11 +92,6 @@ class PacketTests(FastStreamCase):
         self.assertEqual(self.rig.store.names(), ["faststream/4294967295"])
         self.rig.publish("faststream/4294967295", b" and there")
         self.assertEqual(self.peek(2**32 - 1), b"from here and there")
-
-    def test_broken(self) -> None:
-        """An unknown packet closes the connection, after what came before it was carried out and answered."""
-        self.assertEqual(self.peer.ask(one(CREATE, 1) + one(CHECK, 1) + b"\x0a\0\0\0"), state(1, True))
-        self.assertTrue(self.peer.closed)
 
     def test_full_disk(self) -> None:
         """A full disk is not answered either; reads go on."""
@@ -180,3 +165,50 @@ class TakeTests(FastStreamCase):
         self.assertEqual(self.peer.ask(one(TAKE, 1)), contents(b""))
         self.rig.release()
         self.assertEqual(self.peek(1), b"")
+
+
+class IdleTests(FastStreamCase):
+    """Streams that nobody uses are deleted, where a rule says so."""
+
+    idle_seconds_max = 150.0
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.now = self.rig.writer.now / 1e6
+        self.retention = Retention(
+            self.rig.store,
+            [RetentionRule(pattern="faststream/*", idle_seconds_max=self.idle_seconds_max)],
+            interval_seconds=10,
+            hidden_seconds_max=0,
+            clock=self.rig.clock,
+            now=lambda: self.now,
+        )
+        self.rig.store.retention = self.retention
+
+    def sweep(self, seconds: float) -> list[str]:
+        """Which streams are there when so much time has passed, and all were looked at."""
+        self.now += seconds
+        swept = self.retention.sweep()
+        self.rig.run()
+        self.successResultOf(swept)
+        return self.rig.store.names()
+
+    def test_use(self) -> None:
+        """To enqueue to a stream, or to ask for its contents in either way, keeps it; to look for it does not."""
+        self.peer.send(b"".join(one(CREATE, stream) for stream in range(1, 6)))
+        self.assertEqual(len(self.sweep(100)), 5)
+        self.rig.writer.now = int(self.now * 1e6)
+        self.peer.send(single(1, b"x") + one(PEEK, 2) + one(TAKE, 3) + one(CHECK, 4))
+        self.assertEqual(self.sweep(100), ["faststream/1", "faststream/2", "faststream/3"])
+        self.peer.send(one(PEEK, 2))
+        self.assertEqual(self.sweep(100), ["faststream/2"])
+        self.assertEqual(self.sweep(100), [])
+
+    def test_begins_anew(self) -> None:
+        """What was read before the daemon began is not known: from then on each stream has its whole time."""
+        self.peer.send(one(CREATE, 1))
+        self.now += 1000
+        self.retention.start()
+        self.addCleanup(self.retention.stop)
+        self.assertEqual(self.sweep(self.idle_seconds_max - 1), ["faststream/1"])
+        self.assertEqual(self.sweep(2), [])

@@ -12,34 +12,15 @@ from streamd.protocols.pravega import READ_BYTES_MAX, PravegaFactory, PravegaSet
 from streamd.settings import Limits
 from streamd.store.frame import TAG_RAW
 from streamd.wire.pravega import HEADER, Type, message
+from tests.protocols.laws.pravega import appended, create, created, ready, segment_read
 from tests.protocols.rig import Peer, Rig
-from tests.wire.test_pravega import OTHER, WRITER, block, event, partial, read, setup, text
+from tests.wire.test_pravega import OTHER, block, event, partial, read, setup, text
 
 TAIL_SECONDS = 10.0
 
 
 def make_factory(core: Core) -> PravegaFactory:
     return PravegaFactory(core, PravegaSettings(TAIL_SECONDS))
-
-
-def create(name: str) -> bytes:
-    return message(Type.CREATE_SEGMENT, text(name))
-
-
-def created(name: str) -> bytes:
-    return message(Type.SEGMENT_CREATED, text(name))
-
-
-def ready(name: str, level: int, writer: bytes = WRITER) -> bytes:
-    return message(Type.APPEND_SETUP, text(name) + writer + level.to_bytes(8, "big"))
-
-
-def appended(level: int, writer: bytes = WRITER) -> bytes:
-    return message(Type.DATA_APPENDED, writer + level.to_bytes(8, "big"))
-
-
-def segment_read(name: str, offset: int, data: bytes, *, tail: bool = True, end: bool = False) -> bytes:
-    return message(Type.SEGMENT_READ, text(name) + offset.to_bytes(8, "big") + bytes((tail, end)) + data)
 
 
 class PravegaCase(SynchronousTestCase):
@@ -81,13 +62,6 @@ class AppendTests(PravegaCase):
         self.assertEqual(self.peer.ask(block(0, data)), appended(len(data)))
         self.assertEqual(self.peer.ask(read("s", 0, 1000)), segment_read("s", 0, data))
         self.assertEqual(self.peer.ask(message(Type.KEEP_ALIVE, b"alive")), message(Type.KEEP_ALIVE, b"alive"))
-
-    def test_all_at_once(self) -> None:
-        """The same in one read: replies in order, and a read sees the writes before it."""
-        data = event(b"hello")
-        asked = create("t") + setup("t") + block(0, data) + block(len(data), data) + read("t", 0, 100)
-        expected = created("t") + ready("t", 0) + appended(26) + segment_read("t", 0, data * 2)
-        self.assertEqual(self.peer.ask(asked), expected)
 
     def test_three_forms(self) -> None:
         """Exact, padded and split blocks store the same."""
@@ -258,6 +232,40 @@ class ReadTests(PravegaCase):
         self.rig.store.delete(self.rig.store.find("t"))
         self.rig.run()
         self.assertEqual(self.peer.take(), message(Type.NO_SUCH_SEGMENT, text("t")))
+
+    def test_wait_and_the_end(self) -> None:
+        """A peer that shuts its side gets the answer when it comes; at the daemon's end all get theirs at once."""
+        self.peer.send(read("s", 0, 100))
+        self.peer.shut()
+        self.assertFalse(self.peer.closed)
+        self.rig.publish("s", b"x")
+        self.assertEqual(self.peer.wire.value(), segment_read("s", 0, event(b"x")))
+        self.assertTrue(self.peer.closed and not self.peer.aborted)
+        late = self.rig.connect().send(read("s", 9, 100))
+        late.shut()
+        self.rig.advance(TAIL_SECONDS)
+        self.assertEqual((late.wire.value(), late.closed), (segment_read("s", 9, b""), True))
+        waiting = self.rig.connect().send(read("s", 9, 100) + read("s", 20, 100))
+        drained = self.rig.factory.drain()
+        self.rig.run()
+        self.assertTrue(drained.called)
+        self.assertEqual(waiting.wire.value(), segment_read("s", 9, b"") + segment_read("s", 20, b""))
+        self.assertFalse(self.rig.clock.getDelayedCalls())
+
+    def test_wait_and_breach(self) -> None:
+        """Who breaks the protocol is closed at once, whatever it waits for."""
+        self.peer.send(read("s", 0, 100) + event(b"x"))
+        self.assertTrue(self.peer.closed)
+        self.assertFalse(self.rig.clock.getDelayedCalls())
+
+    def test_woken_together(self) -> None:
+        """Hundreds of reads that wake up at once are answered as fast as the peer takes it, and not all into memory."""
+        count, data = 300, event(bytes(100_000))
+        self.peer.wire.slow = True
+        self.peer.send(read("s", 0, len(data)) * count)
+        self.rig.publish("s", bytes(100_000))
+        self.assertLess(len(self.peer.wire.value()), 5 * len(data))
+        self.assertTrue(self.peer.take_all() == segment_read("s", 0, data) * count)
 
     def test_gone_while_waiting(self) -> None:
         """A peer that goes away leaves nothing behind: no timer, nobody who is waited for."""

@@ -9,11 +9,9 @@ message never comes again.
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import signal
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.plugin import found_protocols
 from streamd.wire.smq import EMPTY, PUSHED
 from tests.daemon import DEADLINE_SECONDS, Daemon
-from tests.protocols.test_sockets import receive, receive_all
+from tests.protocols.sockets import receive, receive_all, reset, wait_for_connections
 from tests.wire.test_smq import pull, push
 
 CONFIG = """
@@ -216,15 +214,6 @@ class SmqSocketCase(SynchronousTestCase):
                     found += responses.receive()
         return [response for response in found if response != EMPTY]
 
-    def wait_for_connections(self, daemon: Daemon, count: int) -> None:
-        """Until the daemon knows of no more connections than so many, beside this one."""
-        with daemon.connect() as connection, connection.makefile("rwb") as stream:
-            while True:
-                stream.write(b"&\n")
-                stream.flush()
-                if json.loads(stream.readline()[1:])["connections"] <= count + 1:
-                    return
-
 
 class KillTests(SmqSocketCase):
     """SIGKILL under load, again and again."""
@@ -356,16 +345,15 @@ class VanishTests(SmqSocketCase):
             whole = taken_bytes // (self.size + 14)
             expected = b"".join(map(self.message, range(begin, begin + whole + 1)))
             self.assertEqual(taken, expected[:taken_bytes])
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            peer.close()
-            self.wait_for_connections(daemon, 0)
+            reset(peer)
+            wait_for_connections(daemon, 0)
             with daemon.connect("smq") as other:
                 other.sendall(pull())
                 (number,) = self.numbers([receive(other, self.size + 14)])
             self.assertGreaterEqual(number, begin + whole)
             self.assertLess(number, self.count)
             begin = number + 1
-            self.wait_for_connections(daemon, 0)
+            wait_for_connections(daemon, 0)
         self.assertEqual(self.numbers(self.pull_all(daemon)), list(range(begin, self.count)))
         self.assertEqual(daemon.terminate(), 0, daemon.output)
         self.assertNotIn("Traceback", daemon.output)
@@ -386,25 +374,6 @@ class VanishTests(SmqSocketCase):
         expected = [number for number in range(1, self.count) if number != kept]
         self.assertTrue(rest == b"".join(map(self.message, expected)) + EMPTY)
         self.assertEqual(self.pull_all(daemon), [])
-
-    def test_dropped_anywhere(self) -> None:
-        """A peer that goes after any byte, in order or with a reset, hurts nobody."""
-        daemon = self.daemon().start()
-        witness = self.connect(daemon)
-        whole = (
-            push(0, 1, b"1") + pull() + push(0, 9, b"x") + pull(b"body") + push(10, 1, b"2\0") + pull() * 2 + b"\xff"
-        )
-        for cut in range(len(whole) + 1):
-            for reset in (False, True):
-                peer = daemon.connect("smq")
-                peer.sendall(whole[:cut])
-                if reset:
-                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                peer.close()
-            witness.sendall(push(0, 9, b"x"))
-            self.assertEqual(receive(witness, 9), b"\1" + bytes(8))
-        self.assertEqual(daemon.terminate(), 0, daemon.output)
-        self.assertNotIn("Traceback", daemon.output)
 
 
 class QueuesTests(SmqSocketCase):

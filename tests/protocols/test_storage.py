@@ -17,8 +17,9 @@ from streamd.wire import storage
 from streamd.wire.pravega import Type, message
 from streamd.wire.storage import By, Code, Existing, LevelChange, Part
 from streamd.wire.storage_client import StorageReplies, request_bytes
+from tests.protocols.laws.pravega import created
 from tests.protocols.rig import Peer, Rig
-from tests.protocols.test_pravega import created, make_factory
+from tests.protocols.test_pravega import make_factory
 from tests.wire.test_pravega import WRITER, block, event, setup, text
 
 OTHER = b"o" * 16

@@ -93,14 +93,15 @@ class Cluster:
         """Start all of them, and wait until they know each other."""
         port = self.url.rpartition(":")[2]
         web = ("--webui-port", str(free_port()))
-        host = ("--host", "127.0.0.1")
-        master = self._run("org.apache.spark.deploy.master.Master", *host, "--port", port, *web)
+        master = self._run("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port, *web)
         master.wait_for("New state: ALIVE")
         size = ("--cores", "1", "--memory", "1g")
         workers = [
             self._run(
                 "org.apache.spark.deploy.worker.Worker",
-                *(*host, *size, "--webui-port", str(free_port()), "--work-dir", f"{self._directory}/work{number}"),
+                # Spark never does a task a second time on the same host.
+                *("--host", f"127.0.0.{number + 1}", *size, "--webui-port", str(free_port())),
+                *("--work-dir", f"{self._directory}/work{number}"),
                 self.url,
             )
             for number in range(2)

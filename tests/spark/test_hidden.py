@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from array import array
 from uuid import UUID
 
@@ -10,11 +12,12 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import LENGTH_TYPE, Batch
 from streamd.client import StorageClient
-from streamd.client.errors import ClientError
+from streamd.client.errors import ClientError, ProtocolBroken
 from streamd.spark.hidden import SINKS, UNACKNOWLEDGED_BYTES_MAX, Delivery, HiddenWriter
 from streamd.wire.storage import PARTS_MAX, Part
 from tests.daemon import Daemon
-from tests.spark.test_sink_kill import free_port
+from tests.spark.cluster import free_port
+from tests.spark.written import written
 
 QUERY = UUID(int=5)
 
@@ -34,9 +37,7 @@ class HiddenTests(SynchronousTestCase):
             return writer.finish()
 
     def written(self, topic: str = "t") -> list[bytes]:
-        with StorageClient(self.server) as client:
-            runs = client.read(client.segment(topic).id, 0)
-            return [bytes(record) for run in runs for record in run.batch.records()]
+        return written(self.server, topic)
 
     def test_once(self) -> None:
         """A level that is stored means that all is published: again, with new segments, into others, or with none."""
@@ -54,7 +55,8 @@ class HiddenTests(SynchronousTestCase):
         published, other = self.write("a", b"1"), self.write("b", b"2")
         Delivery(self.server, published).publish()
         Delivery(self.server, [*published, *other]).abandon()
-        self.assertRaises(ClientError, Delivery(self.server, other).publish)
+        error = self.assertRaises(ClientError, Delivery(self.server, other).publish)
+        self.assertIn("the batch is to be written again", str(error))
         self.assertEqual(self.written(), [b"1"])
         self.daemon.kill()
         Delivery(self.server, other).abandon()
@@ -126,6 +128,15 @@ class HiddenTests(SynchronousTestCase):
         self.patch(StorageClient, "publish", publish)
         Delivery(self.server, parts).publish()
         self.assertEqual((tried, self.written()), ([True], [b"x"]))
+
+    def test_somebody_else(self) -> None:
+        """Who answers with something else is told of at once."""
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            answers = threading.Thread(target=lambda: other.accept()[0].sendall(b"HTTP/1.1 400 Bad Request"))
+            answers.start()
+            server = f"127.0.0.1:{other.getsockname()[1]}"
+            self.assertRaises(ProtocolBroken, Delivery(server, []).publish)
+            answers.join()
 
     def restart(self) -> None:
         self.daemon.kill()

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.client import StorageClient
 from tests.daemon import CHECKOUT, Daemon
+from tests.spark.cluster import free_port
 from tests.spark.failing import COMMIT, DAEMON, DRIVER, PLACES, Hooks
 from tests.spark.sink_driver import TOPIC
+from tests.spark.written import written
 
 ROWS = 20
 DEADLINE_SECONDS = 240
-
-
-def free_port() -> int:
-    """A port that nobody has: a daemon that is started again must be found where it was."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class KillTests(SynchronousTestCase):
@@ -73,17 +65,10 @@ class KillTests(SynchronousTestCase):
     def said(self) -> str:
         return (self.directory / "driver.log").read_text(errors="replace")[-5000:]
 
-    def written(self) -> list[str]:
-        """All that is in the topic."""
-        with StorageClient(self.server) as client:
-            segment = client.segment(TOPIC).id
-            records = [bytes(each) for run in client.read(segment, 0) for each in run.batch.records()]
-        return sorted(record.decode() for record in records)
-
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         self.assertEqual(process.wait(DEADLINE_SECONDS), 0, self.said())
         self.assertEqual(self.hooks.left(), [])
-        self.assertEqual(self.written(), sorted(self.lines))
+        self.assertEqual(sorted(map(bytes.decode, written(self.server, TOPIC))), sorted(self.lines))
         self.assertEqual(self.daemon.terminate(), 0, self.daemon.output)
 
     def test_driver(self) -> None:

@@ -8,11 +8,11 @@ import sys
 
 from twisted.internet.defer import Deferred
 
-from streamd.client import StorageClient
 from tests.daemon import CHECKOUT
 from tests.spark.cluster import Cluster
 from tests.spark.session import SparkCase
 from tests.spark.speculating import ROWS
+from tests.spark.written import written
 
 
 class SpeculationTests(SparkCase):
@@ -37,7 +37,4 @@ class SpeculationTests(SparkCase):
         self.assertEqual(ended.returncode, 0, ended.stderr)
         attempts = [each.name for each in self.directory.glob("attempt *")]
         self.assertEqual(sorted(attempts), ["attempt 0", "attempt 1"])
-        with StorageClient(server) as client:
-            runs = client.read(client.segment("t").id, 0)
-            written = sorted(int(bytes(record)) for run in runs for record in run.batch.records())
-        self.assertEqual(written, list(range(ROWS)))
+        self.assertEqual(sorted(map(int, written(server, "t"))), list(range(ROWS)))

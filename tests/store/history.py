@@ -80,7 +80,6 @@ class History:
         self.writer.on_submit = lambda: oracle.models.append(self.model.copy())
         self._handles = self._all()
         self._disk = disk
-        self._was_full = False
         self._syncs = settings.sync == "interval"
         self._asked = self._answered = self._last = 0
         self._failures: list[Failure] = []
@@ -113,8 +112,7 @@ class History:
     def step(self) -> None:
         """Write one commit. On a full disk everything pending fails with it, and it is as if nobody had asked."""
         self.writer.step()
-        if self._was_full:
-            self._was_full = False
+        if self.writer.was_full:
             del self.oracle.models[1:]
             self.model = self.oracle.models[0].copy()
             self._handles = self._all()
@@ -141,7 +139,7 @@ class History:
                     raise Violation(f"request {serial} is answered after request {self._last}")
                 self._last = serial
             if isinstance(got, StoreReadOnly) and self._disk.capacity_bytes is not None:
-                self._was_full = same = True
+                same = True
             elif isinstance(expected, StoreError) or isinstance(got, Exception):
                 same = type(expected) is type(got) and str(expected) == str(got)
             elif isinstance(expected, ModelSegment):

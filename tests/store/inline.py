@@ -37,6 +37,8 @@ class InlineWriter:
         self.now = now
         """What time it is for timestamps, in microseconds; each commit takes one."""
         self.on_submit: Callable[[], None] | None = None
+        self.was_full = False
+        """Whether there was no room for the last commit."""
         self._always = settings.sync == "always"
         self._queue: deque[tuple[Commit, Done]] = deque()
 
@@ -56,6 +58,7 @@ class InlineWriter:
         self.now += 1
         error = write(self.journal, commit, sync=self._always, now=self.now)
         self._queue.popleft()
+        self.was_full = error is not None
         done(commit, error)
 
     def run(self) -> None:

@@ -227,6 +227,9 @@ class _Asked:
             lambda: self._life.model.truncate(model, limit), self._life.store.truncate, segment, number
         )
 
+    def trim_broadcasts(self, needed: int) -> Deferred[None]:
+        return self._life.ask(lambda: None, self._life.store.trim_broadcasts, needed)
+
     def delete(self, segment: Segment) -> Deferred[None]:
         model = self._life.model_of(segment)
         if model is None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.batch import Batch
 from streamd.wire import WireError
 from streamd.wire.pravega import (
     BLOCK_BYTES_MAX,
@@ -19,7 +20,7 @@ from streamd.wire.pravega import (
     ReadSegment,
     SetupAppend,
     Type,
-    event_bytes,
+    event_parts,
     message,
 )
 
@@ -183,7 +184,32 @@ class EventTests(SynchronousTestCase):
         assert isinstance(request, AppendBlock)
         self.assertEqual([bytes(each) for each in request.batch.records()], records)
         self.assertEqual(request.end, 3 + len(data))
-        self.assertEqual(event_bytes(request.batch.lengths, request.batch.records()), data)
+        self.assertEqual(b"".join(event_parts(request.batch)), data)
+
+    def test_parts(self) -> None:
+        """Events are told in few parts where they are small, and where they are large without a copy, alike or not."""
+        small, large = bytes(100), bytes(5000)
+        for records, parts_max in (
+            ([small] * 600, 3),
+            ([small, small[:50]] * 300, 1),
+            ([large] * 5, 10),
+            ([large, large[:4500]] * 3, 12),
+            ([b""] * 9, 1),
+        ):
+            batch = Batch.of(records)
+            parts = event_parts(Batch(batch.lengths, memoryview(batch.payload)))
+            self.assertEqual(b"".join(parts), b"".join(map(event, records)))
+            self.assertLessEqual(len(parts), parts_max)
+            self.assertEqual(any(isinstance(part, memoryview) for part in parts), len(records[0]) == len(large))
+
+    def test_large_blocks(self) -> None:
+        """Blocks with much in them are an append each, and one with a single event is not copied again."""
+        data = event(bytes(70_000))
+        whole = block(0, data) + block(len(data), data) + block(2 * len(data), event(b"x"))
+        requests = PravegaCodec(EVENT_BYTES_MAX).receive(whole)
+        batches = [request.batch for request in requests if isinstance(request, AppendBlock)]
+        self.assertEqual([batch.size for batch in batches], [70_000, 70_000, 1])
+        self.assertIsInstance(batches[0].payload, memoryview)
 
     def test_above(self) -> None:
         """The part of a block above a level is what begins there; between two beginnings there is none."""

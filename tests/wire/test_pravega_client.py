@@ -66,7 +66,7 @@ def sent(reply: Reply) -> bytes:
     if isinstance(reply, DataAppended):
         return data_appended(*reply)
     if isinstance(reply, SegmentRead):
-        return segment_read(*reply)
+        return segment_read(reply.name, reply.offset, reply.at_tail, reply.at_end, [reply.data])
     if isinstance(reply, SegmentIsTruncated):
         return truncated(*reply)
     if isinstance(reply, KeepAlive):
@@ -117,6 +117,7 @@ class ReplyTests(SynchronousTestCase):
         self.assertEqual((found, error, buffered), (replies, None, 0))
         # Tuples with the same fields are equal, whatever they mean.
         self.assertEqual(list(map(type, found)), list(map(type, replies)))
+        self.assertLessEqual({type(each.data) for each in found if isinstance(each, SegmentRead)}, {bytes})
 
     def test_broken(self) -> None:
         """A client's message, an unknown one, fields that are missing or too many: the daemon's fault."""

@@ -60,7 +60,9 @@ class ReplyTests(SynchronousTestCase):
         for kind, records in runs:
             data += replies(tag_of(kind), records)
             expected += [Response(Outcome.PULLED, kind, record) for record in records]
-        self.assertEqual(received(make, cut(data, places)), (expected, None, 0))
+        found, error, buffered = received(make, cut(data, places))
+        self.assertEqual((found, error, buffered), (expected, None, 0))
+        self.assertLessEqual({type(each.data) for each in found}, {bytes})
 
     def test_broken(self) -> None:
         """A size over the limit, no room for a type, an unknown type, data that does not fit: the daemon's fault."""

@@ -1,9 +1,14 @@
-"""What twistd finds: the service maker, and one line for each protocol. It is loaded often, so it imports little."""
+"""What twistd finds: the service maker, the ``quic:`` endpoint, and one line for each protocol.
+
+It is loaded often, so it imports little.
+"""
 
 from twisted.application.service import ServiceMaker
 
 from streamd.plugin import StreamProtocol
+from streamd.quic.plugin import QuicServerParser
 
+quic = QuicServerParser()
 streamd = ServiceMaker("streamd", "streamd.tap", "streaming protocols over one durable log", "streamd")
 
 sesp = StreamProtocol("sesp", "streamd.protocols.sesp", "tcp:4840:interface=127.0.0.1", "SESP, lines for telnet")

@@ -1,0 +1,121 @@
+"""How each codec's requests are put into bytes again, and its replies understood. A new codec is one more entry.
+
+Limits are small, so that inputs of some kilobytes reach them. What is a request and how one is taken apart, the tests
+of the codecs know best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fuzz.codec import CodecLaws
+from fuzz.law import hold
+from streamd.batch import Batch
+from streamd.wire import faststream, pravega, sesp, smq
+from streamd.wire.fields import Message, to_bytes
+from streamd.wire.pravega import Type
+from tests.wire import test_faststream, test_pravega, test_sesp, test_smq, test_storage
+
+MESSAGE_BYTES_MAX: Final = 600
+LINE_BYTES_MAX: Final = 200
+
+_NAMED: Final = {sesp.Create: b"#", sesp.Delete: b"!", sesp.Select: b"@", sesp.Seal: b"=", sesp.Describe: b"?"}
+
+
+def _sesp(command: sesp.Command) -> bytes | None:
+    if isinstance(command, sesp.Publish):
+        return b">" + bytes(command.batch.payload) + b"\n"
+    if isinstance(command, sesp.Seek):
+        return b"%s%d\n" % (b"%" if isinstance(command, sesp.Truncate) else b"$", command.offset)
+    if isinstance(command, sesp.Named):
+        return _NAMED[type(command)] + command.name.encode() + b"\n"
+    return {sesp.Read: b"<\n", sesp.List: b"?\n", sesp.Status: b"&\n"}.get(type(command))
+
+
+def _sesp_replies(records: Sequence[bytes]) -> None:
+    """One line for each record, which tells it."""
+    lines = sesp.message_lines(records).split(b"\n")
+    hold(lines.pop() == b"" and len(lines) == len(records), f"{len(records)} records are {len(lines)} lines")
+    told = [test_sesp.unescaped(line[1:]) if line[:1] == b"*" else line[1:] for line in lines]
+    hold(told == list(records), f"{records} are told as {told}")
+
+
+def _smq(request: test_smq.One) -> bytes | None:
+    if request == test_smq.BAD:
+        return None
+    if request == test_smq.PULL:
+        return test_smq.pull()
+    _, kind, data = request
+    return test_smq.push(
+        kind, data.count(b"\0") if kind == smq.STR else len(data) // dict(test_smq.NUMBERS)[kind], data
+    )
+
+
+def _smq_replies(records: Sequence[bytes]) -> None:
+    """One response for each record that another protocol stored: its bytes, or a string with the NUL that ends it."""
+    data = smq.replies(0, records)
+    hold(smq.whole_replies(data, len(data)) == len(records), f"{records} are told as {data!r}")
+    told = test_smq.singles(smq.SmqCodec(len(data)).receive(data))
+    wanted = [record + b"\0" if kind == smq.STR else record for record, (_, kind, _) in zip(records, told, strict=True)]
+    hold([message for _, _, message in told] == wanted, f"{records} are told as {told}")
+
+
+_WITH_STREAM: Final = {faststream.Create: 1, faststream.Delete: 2, faststream.Check: 9}
+
+
+def _faststream(request: Any) -> bytes:
+    if isinstance(request, faststream.EnqueueMany):
+        to = test_faststream.all_except if request.all_except else test_faststream.multiple
+        return to(request.record, *request.streams)
+    if isinstance(request, faststream.Ping):
+        return test_faststream.PING
+    if isinstance(request, faststream.Contents):
+        return test_faststream.one(7 if request.take else 8, request.stream)
+    if isinstance(request, faststream.Create | faststream.Delete | faststream.Check):
+        return test_faststream.one(_WITH_STREAM[type(request)], request.stream)
+    # A single enqueue, which the tests take apart into stream and record.
+    return test_faststream.single(*request)
+
+
+def _pravega(request: Any) -> bytes:
+    if isinstance(request, pravega.SetupAppend):
+        name = len(request.name.raw).to_bytes(2, "big") + request.name.raw
+        return pravega.message(Type.SETUP_APPEND, request.writer + name)
+    if isinstance(request, pravega.ReadSegment):
+        place = request.offset.to_bytes(8, "big") + request.length.to_bytes(4, "big")
+        return pravega.named(Type.READ_SEGMENT, request.name, place)
+    if isinstance(request, pravega.CreateSegment):
+        return pravega.named(Type.CREATE_SEGMENT, request.name)
+    if isinstance(request, pravega.KeepAlive):
+        return pravega.message(Type.KEEP_ALIVE, request.data)
+    if isinstance(request, Message):
+        return to_bytes(request)
+    # A single event, which the tests take apart into writer, offset and record.
+    writer, offset, record = request
+    return test_pravega.block(offset, test_pravega.event(record), writer=writer)
+
+
+def _pravega_replies(records: Sequence[bytes]) -> None:
+    """Records are told as events, which are these records again."""
+    batch = Batch.of(records)
+    told = pravega.events(b"".join(pravega.event_parts(batch)), batch.size)
+    hold(told == batch, f"{records} are told as {told.records()}")
+
+
+WIRES: Final[dict[str, CodecLaws]] = {
+    "sesp": CodecLaws(lambda: sesp.SespCodec(LINE_BYTES_MAX), test_sesp.singles, _sesp, _sesp_replies, greeting=b"<\n"),
+    "smq": CodecLaws(lambda: smq.SmqCodec(MESSAGE_BYTES_MAX), test_smq.singles, _smq, _smq_replies),
+    "faststream": CodecLaws(lambda: faststream.FastStreamCodec(MESSAGE_BYTES_MAX), test_faststream.plain, _faststream),
+    "pravega": CodecLaws(
+        lambda: pravega.PravegaCodec(MESSAGE_BYTES_MAX), test_pravega.plain, _pravega, _pravega_replies
+    ),
+}
+
+TRANSCRIPTS: Final[dict[str, Sequence[bytes]]] = {
+    "sesp": [end.join([*(line for line, _ in test_sesp.CONVERSATION), b""]) for end in (b"\n", b"\r\n")],
+    "smq": [test_smq.WHOLE],
+    "faststream": [test_faststream.WHOLE],
+    "pravega": [test_pravega.WHOLE, test_storage.WHOLE],
+}
+"""What the tests say to each codec: here the fuzzer begins."""

@@ -1,0 +1,125 @@
+"""The server endpoint, as a class and as a string: ``quic:4848:interface=…:privateKey=…:certKey=…``."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
+from zope.interface import implementer
+
+from streamd.quic.certificate import ServerCertificate
+from streamd.quic.datagrams import DATAGRAM_BYTES_MAX
+from streamd.quic.listener import Listener, QuicPort
+from streamd.quic.settings import QuicSettings
+
+
+@implementer(IStreamServerEndpoint)
+class QuicServerEndpoint:
+    """Listens for QUIC on a UDP port. Each stream that a client opens is a connection of the factory's.
+
+    :param reactor: provides IReactorUDP and IReactorTime.
+    :param interface: the address to listen on; empty for all of IPv4, ``::`` for all.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        port: int,
+        *,
+        certificate: ServerCertificate,
+        interface: str = "127.0.0.1",
+        settings: QuicSettings = QuicSettings(),
+    ) -> None:
+        self._reactor = reactor
+        self._port = port
+        self._interface = interface
+        self._certificate = certificate
+        self._settings = settings
+
+    def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
+        """Begin to listen; the Deferred fails with CannotListenError where that can't be."""
+        return execute(self._listen, protocolFactory)
+
+    def _listen(self, factory: IProtocolFactory) -> IListeningPort:
+        listener = Listener(self._reactor, self._settings, factory, self._certificate)
+        self._reactor.listenUDP(self._port, listener, interface=self._interface, maxPacketSize=DATAGRAM_BYTES_MAX)
+        factory.doStart()
+        return QuicPort(listener)
+
+
+# What the string calls a setting, where that is not the setting's own name in camelCase without its unit.
+_ARGUMENTS: Final = {
+    "idleTimeout": "idle_seconds",
+    "handshakeTimeout": "handshake_seconds_max",
+    "connections": "connections_max",
+    "handshakes": "handshakes_max",
+    "streams": "streams_max",
+    "streamReceiveBytes": "stream_receive_bytes_max",
+    "connectionReceiveBytes": "connection_receive_bytes_max",
+    "streamSendBytes": "stream_send_bytes_max",
+    "connectionSendBytes": "connection_send_bytes_max",
+    "datagramBytes": "datagram_bytes_max",
+    "socketBufferBytes": "socket_buffer_bytes",
+    "congestion": "congestion_control",
+}
+
+
+def parse(
+    reactor: Any,
+    *ports: str,
+    interface: str = "",
+    privateKey: str | None = None,
+    certKey: str | None = None,
+    **arguments: str,
+) -> QuicServerEndpoint:
+    """The endpoint that the parts of a string describe; ValueError says what is wrong with them."""
+    if len(ports) != 1:
+        raise ValueError("a quic endpoint is quic:PORT, then arguments with a name")
+    if privateKey is None:
+        raise ValueError("a quic endpoint needs a certificate: quic:PORT:privateKey=FILE:certKey=FILE")
+    return QuicServerEndpoint(
+        reactor,
+        _port(ports[0]),
+        interface=interface,
+        certificate=ServerCertificate.read(privateKey, certKey),
+        settings=parse_settings(arguments),
+    )
+
+
+def parse_settings(arguments: dict[str, str]) -> QuicSettings:
+    """The settings in the arguments of an endpoint string; ValueError names one that can't be used."""
+    values: dict[str, Any] = {}
+    kinds = {each.name: each.default for each in fields(QuicSettings)}
+    for name, text in arguments.items():
+        if name == "alpn":
+            values["alpn"] = tuple(each for each in text.split(",") if each)
+        elif name == "retry":
+            values["retry_handshakes"] = _retry(text)
+        elif name in _ARGUMENTS:
+            setting = _ARGUMENTS[name]
+            kind: type = type(kinds[setting])
+            try:
+                values[setting] = kind(text)
+            except ValueError:
+                raise ValueError(f"quic endpoint: {name} is {text!r}, which is no number")
+        else:
+            known = ", ".join(("interface", "privateKey", "certKey", "alpn", "retry", *_ARGUMENTS))
+            raise ValueError(f"quic endpoint: there is no {name}, only {known}")
+    return QuicSettings(**values)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
+        raise ValueError(f"quic endpoint: {text!r} is no port")
+    return int(text)
+
+
+def _retry(text: str) -> int | None:
+    """``yes``: always, ``no``: never, a number: from so many unfinished handshakes on."""
+    if text in ("yes", "no"):
+        return 0 if text == "yes" else None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise ValueError(f"quic endpoint: retry is {text!r}, not yes, no or a number of handshakes")

@@ -1,0 +1,107 @@
+"""Peers that send without end and take nothing: they are no longer read, little is kept, and nobody else waits."""
+
+from __future__ import annotations
+
+from tests.protocols.laws.description import Exchange, joined
+from tests.protocols.laws.every import PROTOCOLS, every
+from tests.protocols.laws.held import HeldLaw
+from tests.protocols.rig import BUFFER_BYTES, Peer, Rig
+
+RECORDS = [b"%04d" % number * 2500 for number in range(300)]
+KEPT_BYTES_MAX = BUFFER_BYTES + (600 << 10)
+"""What a transport keeps of replies: its buffer, and an answer or two that were on their way."""
+
+
+@every(PROTOCOLS)
+class Slow(HeldLaw):
+    """For a peer that does not take its replies nothing more is done."""
+
+    def filled(self) -> Rig:
+        """A store with some megabytes."""
+        rig = self.make()
+        peer, spoken = self.opened(rig)
+        for at in range(0, len(RECORDS), 50):
+            self.talk(peer, joined(spoken.write(record) for record in RECORDS[at : at + 50]))
+        peer.drop()
+        return rig
+
+    def test_large_replies(self) -> None:
+        """A few buffers are filled, then it waits; others are served; in the end it gets everything."""
+        rig = self.filled()
+        peer, spoken = self.opened(rig, 1)
+        witness, other = self.opened(rig, 2)
+        asked, told = spoken.fetch(RECORDS)
+        peer.wire.slow = True
+        peer.send(asked)
+        self.assertFalse(peer.read)
+        self.assertLess(len(peer.wire.value()), KEPT_BYTES_MAX)
+        self.assertGreaterEqual(rig.load.held_bytes, len(peer.wire.value()))
+        kept = len(peer.wire.value())
+        # Nothing that happens makes it take on more, however long it takes.
+        peer.send(spoken.ask().asked * 100)
+        rig.advance(1000)
+        for _ in range(20):
+            self.talk(witness, other.ask())
+        self.assertEqual(len(peer.wire.value()), kept)
+        self.assertFalse(peer.closed)
+        self.assertTrue(peer.take_all() == told + spoken.ask().told * 100)
+        self.assertTrue(peer.read)
+        self.assert_empty(rig)
+
+    def test_when_memory_is_short(self) -> None:
+        """Also while others fill the memory and answers are small: they are not gathered instead."""
+        rig = self.filled()
+        peer, spoken = self.opened(rig, 1)
+        crowd = rig.limits.buffered_bytes_max + 1
+        rig.load.change(crowd)
+        peer.wire.slow = True
+        peer.send(spoken.fetch(RECORDS).asked)
+        self.assertLess(len(peer.wire.value()), KEPT_BYTES_MAX)
+        rig.load.change(-crowd)
+        self.assertTrue(peer.take_all() == spoken.fetch(RECORDS).told)
+        self.assert_empty(rig)
+
+    def test_flood(self) -> None:
+        """One that asks without end and takes no reply is no longer read when the buffers are full."""
+        rig = self.make()
+        peer, spoken = self.opened(rig)
+        witness, other = self.opened(rig, 1)
+        peer.wire.slow = True
+        told = self.flood(rig, peer, spoken.flood())
+        self.talk(witness, other.write(b"still here"))
+        self.assertTrue(peer.take_all() == told)
+        self.assertTrue(peer.read)
+        self.assertEqual(peer.waiting_bytes, 0)
+        self.assert_empty(rig)
+
+    def flood(self, rig: Rig, peer: Peer, question: Exchange) -> bytes:
+        """Send until it is no longer read, and then much more; gives what all of it is answered with."""
+        told = b""
+        while peer.read or peer.waiting_bytes < 100_000:
+            told += question.told * 2000
+            peer.send(question.asked * 2000)
+            self.assertLess(len(peer.wire.value()), KEPT_BYTES_MAX)
+            self.assertLess(len(told), 100 * KEPT_BYTES_MAX, "it is read for ever")
+        self.assertLess(rig.load.held_bytes, 4 * KEPT_BYTES_MAX)
+        return told
+
+    def test_busy_disk(self) -> None:
+        """While no commit gets through, one connection holds so much and no more; then everything is stored."""
+        limit = 64 << 10
+        rig = self.make(connection_buffered_bytes_max=limit)
+        peer, spoken = self.opened(rig)
+        witness = rig.connect()
+        rig.held = True
+        told = b""
+        for record in RECORDS:
+            exchange = spoken.write(record)
+            told += exchange.told
+            peer.send(exchange.asked)
+            self.assertLess(rig.load.held_bytes, limit + 4 * len(record))
+        self.assertFalse(peer.read)
+        self.assertGreater(peer.waiting_bytes, len(b"".join(RECORDS)) // 2)
+        self.talk(witness, spoken.ask())
+        rig.release()
+        self.assert_told(peer.take_all(), told)
+        self.assertEqual(rig.store.find(spoken.segment).number, len(RECORDS))
+        self.assert_empty(rig)

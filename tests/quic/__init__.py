@@ -1,0 +1,1 @@
+"""QUIC over real UDP on loopback."""
