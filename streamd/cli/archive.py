@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from streamd.cli.command import SERVER, USAGE, CommandError, print_json, size
+from streamd.cli.command import SERVER, check_server, print_json, size
 from streamd.cli.spark import add_spark_options, spark_session
 
 
@@ -22,10 +22,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--to", required=True, metavar="URI", help="the archive: a directory or a URI of Spark's")
     parser.add_argument("--server", metavar="HOST:PORT", help=f"the daemon's Pravega service (default: {SERVER})")
     parser.add_argument("--path", metavar="DIR", help="read the files of this store; without --server, tell no daemon")
-    parser.add_argument("--group", metavar="NAME", default="archive", help="the reader group (default: %(default)s)")
-    parser.add_argument(
-        "--file-bytes", type=size, metavar="BYTES", default=256 << 20, help="records in a file, about (default: 256m)"
-    )
+    parser.add_argument("--group", metavar="NAME", help="the reader group (default: archive)")
+    parser.add_argument("--file-bytes", type=size, metavar="BYTES", help="records in a file, about (default: 256m)")
     parser.add_argument("--no-wait", action="store_true", help="put small files in place too, before their day is over")
     parser.add_argument(
         "--on-data-loss",
@@ -44,34 +42,23 @@ def run(options: argparse.Namespace) -> int:
     if server is None:
         print("streamctl: no daemon is told: retention does not know of this archive", file=sys.stderr)
     else:
-        _check(server)
+        check_server(server)
+    settings = {
+        "server": server,
+        "path": options.path,
+        "group": options.group,
+        "file_bytes": options.file_bytes,
+        "wait": not options.no_wait,
+        "on_data_loss": options.on_data_loss,
+    }
     with spark_session("streamctl archive", options) as spark:
         from streamd.spark import archive
 
-        done = archive(
-            spark,
-            options.topics,
-            options.to,
-            server=server,
-            path=options.path,
-            group=options.group,
-            file_bytes=options.file_bytes,
-            wait=not options.no_wait,
-            on_data_loss=options.on_data_loss,
-        )
+        given = {name: value for name, value in settings.items() if value is not None}
+        done = archive(spark, options.topics, options.to, **given)
     if options.json:
         print_json([asdict(each) for each in done])
         return 0
     for each in done:
         print(f"{each.topic}: {each.rows} records in {each.files} files, archived up to offset {each.end}")
     return 0
-
-
-def _check(server: str) -> None:
-    """Spark takes seconds to start: what is wrong with an address is said before."""
-    from streamd.client.address import parse_address
-
-    try:
-        parse_address(server)
-    except ValueError as error:
-        raise CommandError(f"--server: {error}", USAGE)

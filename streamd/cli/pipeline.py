@@ -9,7 +9,7 @@ from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from streamd.cli.command import UNAVAILABLE, USAGE, CommandError, print_json
+from streamd.cli.command import UNAVAILABLE, USAGE, CommandError, check_server, print_json
 from streamd.cli.spark import add_spark_options, in_short, spark_session
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
     pipeline = _load(options.file)
     _add_settings(pipeline, options)
+    if pipeline.path is None or any(sink.topic is not None for sink in pipeline.sinks):
+        check_server(pipeline.server)
     with spark_session(pipeline.name, options) as spark:
         from streamd.spark.pipeline_file import PipelineError
         from streamd.spark.pipeline_run import QueryFailed, Running

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 # Nobody looks at a page of a command that ends, and Spark has much to say of itself.
 _QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
+# How a traceback of Python's ends, and what looks like it and is Java's.
+_RAISED: Final = re.compile(r"(\w+\.)*\w*(Error|Exception|Lost|Refused|Failed|Truncated|Segment): ")
+_JAVA: Final = ("org.", "java.", "scala.", "py4j.")
+
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
     """Options of every command that runs on Spark."""
@@ -81,6 +85,8 @@ def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSessi
 def in_short(error: BaseException) -> str:
     """What an error of Spark says, without what it went through: of a Python task its last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    raised = [line for line in lines if re.match(r"(\w+\.)+\w*(Error|Exception|Lost|Failed|Truncated|Segment): ", line)]
-    python = [line for line in raised if not line.startswith(("org.", "java.", "scala.", "py4j."))]
-    return (python or lines or [repr(error)])[-1 if python else 0]
+    raised = [line for line in lines if _RAISED.match(line) and not line.startswith(_JAVA)]
+    if not raised:
+        return lines[0] if lines else repr(error)
+    # Our own errors say it all.
+    return re.sub(r"^streamd\.[\w.]+: ", "", raised[-1])

@@ -6,9 +6,11 @@ import argparse
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -62,8 +64,9 @@ class CommandTests(SynchronousTestCase):
         """Who has no Spark is told how to come by it."""
         text = "pip install 'streamd[spark]'"
         for missing in ("pyspark", "pyarrow"):
-            self.refused(69, f"{missing} is not installed: {text}", "archive", "a", "--to", "x", without=missing)
-            self.refused(69, f"{missing} is not installed: {text}", "pipeline", "run", PIPELINE, without=missing)
+            told = f"{missing} is not installed: {text}"
+            self.refused(69, told, "archive", "a", "--to", "x", "--path", "y", without=missing)
+            self.refused(69, told, "pipeline", "check", PIPELINE, without=missing)
         self.refused(69, text, "pipeline", "check", PIPELINE, without="tree_sitter")
 
     def test_usage(self) -> None:
@@ -76,12 +79,22 @@ class CommandTests(SynchronousTestCase):
         self.refused(2, "--server: 'nowhere' is no address", "archive", "a", "--to", "x", "--server", "nowhere")
         self.refused(2, "nowhere.toml: No such file", "pipeline", "run", "nowhere.toml")
 
+    def test_no_daemon(self) -> None:
+        """So is a daemon that is not there."""
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            port = nobody.getsockname()[1]
+        self.refused(69, f"no daemon at 127.0.0.1:{port}", "archive", "a", "--to", "x", "--server", f"127.0.0.1:{port}")
+        path = Path(self.mktemp())
+        path.write_text(Path(PIPELINE).read_text().replace("127.0.0.1:12345", f"127.0.0.1:{port}"))
+        self.refused(69, f"no daemon at 127.0.0.1:{port}", "pipeline", "run", str(path))
+
     def test_in_short(self) -> None:
         """Of an error in a task the last line of Python's is told; of others the first."""
         task = (
             "Job aborted\nTraceback (most recent call last):\n  File x\nstreamd.spark.places.DataLost: gone\n\tat org.x"
         )
-        self.assertEqual(in_short(ValueError(task)), "streamd.spark.places.DataLost: gone")
+        self.assertEqual(in_short(ValueError(task)), "gone")
+        self.assertEqual(in_short(ValueError("x\njava.io.IOException: y\nValueError: bad\n")), "ValueError: bad")
         self.assertEqual(in_short(ValueError("[X] no\nmore")), "[X] no")
 
 
