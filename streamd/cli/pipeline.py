@@ -69,8 +69,7 @@ def run(options: argparse.Namespace) -> int:
         except PipelineError as error:
             raise CommandError(str(error), USAGE)
         except QueryFailed as failed:
-            cause = failed.__cause__ or failed
-            raise CommandError(f"{pipeline.file}: sink {failed.sink}: {in_short(cause)}")
+            raise CommandError(f"{pipeline.file}: sink {failed.sink}: {in_short(failed.error)}")
         finally:
             running.stop()
     _say(f"{pipeline.name}: {'all is read' if options.once and not stop.is_set() else 'stopped'}")

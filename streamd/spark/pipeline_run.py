@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Event
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_SECONDS: Final = 0.5
+_BEGIN_LOOK_SECONDS: Final = 0.05
+_BEGIN_SECONDS_MAX: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,12 @@ class Progress:
 
 
 class QueryFailed(Exception):
-    """A query ended with an error, which is its cause."""
+    """A query ended with an error of Spark's."""
 
-    def __init__(self, sink: str) -> None:
-        super().__init__(sink)
+    def __init__(self, sink: str, error: BaseException) -> None:
+        super().__init__(f"sink {sink}: {error}")
         self.sink = sink
+        self.error = error
 
 
 class Running:
@@ -62,6 +66,7 @@ class Running:
             except PySparkException as error:
                 self.stop()
                 raise refused(pipeline, sink, error)
+            _wait_until_begun(self._queries[sink.name])
 
     def follow(self, stop: Event) -> Iterator[Progress]:
         """What the queries do, until they have ended or are to stop; QueryFailed when one of them fails."""
@@ -72,7 +77,7 @@ class Running:
                 yield from self._news(name, query)
                 error = query.exception()
                 if error is not None:
-                    raise QueryFailed(name) from error
+                    raise QueryFailed(name, error)
             if ended or not running:
                 return
 
@@ -89,6 +94,16 @@ class Running:
             rate = float(each["processedRowsPerSecond"] or 0)
             lag = sum(lag_of(source["latestOffset"], source["endOffset"]) for source in each["sources"])
             yield Progress(name, each["batchId"], each["numInputRows"], rate, lag)
+
+
+def _wait_until_begun(query: StreamingQuery) -> None:
+    """Let a query start its Python before the next one does.
+
+    Spark gives each ten seconds for it, which many at once would need on a machine that has other things to do.
+    """
+    end = time.monotonic() + _BEGIN_SECONDS_MAX
+    while query.isActive and query.status["message"].startswith("Initializing") and time.monotonic() < end:
+        time.sleep(_BEGIN_LOOK_SECONDS)
 
 
 def check(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:

@@ -265,7 +265,7 @@ class SparkTests(PipelineCase):
         text = GOOD.replace('"c"', f'"{self.directory}/c"\nserver = "127.0.0.1:{self.daemon.port("pravega")}"', 1)
         path.write_text(text)
         error = self.assertRaises(QueryFailed, self.once, path)
-        self.assertIn("there is no topic 'logs'", str(error.__cause__))
+        self.assertIn("there is no topic 'logs'", str(error))
 
 
 FORMATS = """\
