@@ -22,6 +22,7 @@ from tests.daemon import Daemon
 
 _PUBLISH_AT_ONCE: Final = 20_000
 _MB: Final = 1_000_000
+_QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 _PATHS: Final = (b"/", b"/cart", b"/pay", b"/search", b"/item")
 _STATUSES: Final = (200, 200, 200, 304, 404)
 
@@ -65,7 +66,7 @@ def stored_bytes(directory: Path) -> int:
 
 def measure(daemon: Daemon, directory: Path, sizes: dict[str, int], rounds: int) -> dict[tuple[str, str], list[float]]:
     """MB a second, by kind and by where records are read, round by round."""
-    spark = streamd.spark.session("streamd benchmarks", config={"spark.ui.enabled": "false"})
+    spark = streamd.spark.session("streamd benchmarks", config=_QUIET)
     server = f"127.0.0.1:{daemon.port('pravega')}"
     ways: dict[str, dict[str, str]] = {"path": {"path": str(daemon.data_dir)}, "server": {"server": server}}
     found: dict[tuple[str, str], list[float]] = {}

@@ -107,5 +107,7 @@ class WheelTests(SynchronousTestCase):
         self.assertEqual(ended.returncode, 0, ended.stderr)
         for protocol in found_protocols():
             self.assertIn(f"--{protocol.name}=", ended.stdout)
+        ended = self.run_in(self.directory, str(python.parent / "streamctl"), "--version")
+        self.assertEqual((ended.returncode, ended.stdout), (0, f"streamctl {__version__}\n"), ended.stderr)
         # The page of twistd's own lists it too.
         self.assertIn("streamd", self.run_in(self.directory, str(python), "-c", script, "--help").stdout)

@@ -100,14 +100,21 @@ class Files:
         except FileNotFoundError:
             pass
 
+    def sweep(self, path: str) -> None:
+        """Delete what somebody left who was killed before a file had its name."""
+        directory, _, name = path.rpartition("/")
+        for each in self.names(directory):
+            if each.startswith(_temporary(name)):
+                self.delete(f"{directory}/{each}")
+
     def _put(self, path: str, write: Callable[[Any], None], name: Callable[[str, str], None]) -> None:
-        """Under another name first, which Spark overlooks; under its own when it is whole and on disk."""
+        """Under another name first; under its own when it is whole and on disk."""
         target = Path(self.at(path))
-        made = target.parent
-        while not made.exists():
-            made = made.parent
+        outermost = Path(self._root)
+        while not outermost.exists():
+            outermost = outermost.parent
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = str(target.parent / f".{target.name}.{uuid.uuid4().hex}")
+        temporary = str(target.parent / f"{_temporary(target.name)}{uuid.uuid4().hex}")
         try:
             with self.system.open_output_stream(temporary) as file:
                 write(file)
@@ -115,10 +122,11 @@ class Files:
             name(temporary, str(target))
         finally:
             Path(temporary).unlink(missing_ok=True)
-        # A synced file under an unsynced name is gone after a power cut, and so is one in an unsynced directory.
+        # A synced file under an unsynced name is gone after a power cut, and so is one in an unsynced directory. All of
+        # them, each time: who made one may have been killed before it was synced.
         for directory in (target.parent, *target.parent.parents):
             _sync(str(directory))
-            if directory == made:
+            if directory == outermost:
                 break
 
 
@@ -126,6 +134,11 @@ def partition(column: str, value: str) -> str:
     """The directory of a value of a partition column, as Spark writes and reads it."""
     # Spark takes %XX for a character of its own: what is not ASCII stays as it is.
     return f"{column}={''.join(quote(each, safe=_PLAIN) if each.isascii() else each for each in value)}"
+
+
+def _temporary(name: str) -> str:
+    """How a file is called before it is whole; Spark overlooks such names. Something of its own follows."""
+    return f".{name}."
 
 
 def _sync(path: str) -> None:

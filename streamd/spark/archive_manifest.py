@@ -145,6 +145,7 @@ class Manifests:
             ) from None
         for name in self._names()[:-_KEPT]:
             self._files.delete(f"{self._directory}/{name}")
+        self._files.sweep(f"{self._directory}/{_name(manifest.version)}")
         return manifest
 
     def _names(self) -> list[str]:

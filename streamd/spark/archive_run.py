@@ -190,6 +190,8 @@ class _Topic:
                 "the store is not the one that was archived, or an older copy of it. Archive it elsewhere"
             )
         self._check_group()
+        for output in manifest.plan:
+            self._files.sweep(output.file.path)
         if any(self._is_impossible(output) for output in manifest.plan):
             # What is left of it is planned anew.
             self.drop_plan()

@@ -72,8 +72,12 @@ def is_written(files: Files, file: File) -> bool:
     """Whether a file is there: by a run that was cut off, or another attempt. It has its name when it is whole."""
     if not files.exists(file.path):
         return False
-    with files.system.open_input_file(files.at(file.path)) as handle:
-        return bool(pq.ParquetFile(handle).metadata.num_rows == file.rows)
+    try:
+        with files.system.open_input_file(files.at(file.path)) as handle:
+            return bool(pq.ParquetFile(handle).metadata.num_rows == file.rows)
+    except pa.ArrowInvalid:
+        # Some file systems show what is being written.
+        return False
 
 
 def read(files: Files, file: File, columns: list[str] | None = None) -> Iterator[Any]:

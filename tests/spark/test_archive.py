@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -255,10 +256,13 @@ class CrashTests(ArchiveCase):
             self.start_and_kill(signs)
             for rows in self.in_place().values():
                 self.assertEqual(len(set(rows)), len(rows))
-        ended = subprocess.run(self.command(), env=self.environment(), capture_output=True, text=True, check=False)
+        command = [*self.command(), "--json"]
+        ended = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        self.assertIn("archived up to offset 30000", ended.stdout)
+        (done,) = json.loads(ended.stdout)
+        self.assertEqual((done["topic"], done["first"], done["end"], done["lost"]), ("a", 0, 30_000, 0))
         self.assertEqual(sorted(self.in_place()["a"]), numbered(0, 30_000))
+        self.assertEqual([path for path in Path(self.uri).rglob(".*") if path.is_file()], [])
         self.assertEqual(self.position("a"), 30_000)
 
     def command(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 from streamd.spark.archive_files import Files, partition
 from streamd.spark.archive_manifest import Manifest, Output
@@ -102,6 +103,12 @@ class FilesTests(StoreCase):
 
         self.assertRaises(ValueError, files.put, "a/b", fails)
         self.assertEqual((files.names("a"), files.read("a/b"), files.names("none")), (["b"], b"one", []))
+        # What a run leaves that is killed.
+        left = [f"a/{name}" for name in (".b.1", ".b.2", ".c.1")]
+        for path in left:
+            Path(files.at(path)).touch()
+        files.sweep("a/b")
+        self.assertEqual(files.names("a"), [".c.1", "b"])
         files.delete("a/b")
         files.delete("a/b")
         self.assertFalse(files.exists("a/b"))
