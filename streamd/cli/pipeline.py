@@ -9,8 +9,8 @@ from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from streamd.cli.command import UNAVAILABLE, USAGE, CommandError, check_server, print_json
-from streamd.cli.spark import add_spark_options, in_short, spark_session
+from streamd.cli.command import USAGE, CommandError, check_server, print_json
+from streamd.cli.spark import add_spark_options, in_short, missing, spark_session
 
 if TYPE_CHECKING:
     from streamd.spark.pipeline_file import Pipeline
@@ -101,9 +101,7 @@ def _load(file: str) -> Pipeline:
     try:
         from streamd.spark.pipeline_file import PipelineError, load
     except ImportError as error:
-        raise CommandError(
-            f"this command runs on Spark, and {error.name} is not installed: pip install 'streamd[spark]'", UNAVAILABLE
-        )
+        raise missing(error)
     try:
         return load(file)
     except PipelineError as error:

@@ -48,9 +48,7 @@ def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSessi
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise CommandError(
-            f"this command runs on Spark, and {error.name} is not installed: pip install 'streamd[spark]'", UNAVAILABLE
-        )
+        raise missing(error)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -66,7 +64,7 @@ def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSessi
         spark = session(name, options.master, {**_QUIET, **dict(options.conf)})
     except NoJava as error:
         raise CommandError(str(error), UNAVAILABLE)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise CommandError(f"Spark did not start: {in_short(error)}", UNAVAILABLE)
     try:
         yield spark
@@ -80,6 +78,12 @@ def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSessi
         raise CommandError(in_short(error), FAILED)
     finally:
         spark.stop()
+
+
+def missing(error: ImportError) -> CommandError:
+    """What to do where a package is not there."""
+    text = f"this command runs on Spark, and {error.name} is not installed: pip install 'streamd[spark]'"
+    return CommandError(text, UNAVAILABLE)
 
 
 def in_short(error: BaseException) -> str:
