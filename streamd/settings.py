@@ -63,6 +63,8 @@ class RetentionRule:
     records_max: int = setting(0, "records kept of each", least=0)
     age_seconds_max: float = setting(0.0, "records older than this go", least=0)
     idle_seconds_max: float = setting(0.0, "a segment that nobody wrote to for so long is deleted", least=0)
+    archived_only: bool = setting(False, "true: nothing goes that is not archived, whatever its limit")
+    archive_group: str = setting("archive", "with archived_only: the reader group whose position says what is archived")
 
 
 RIGHTS: Final = ("read", "write", "create", "admin")

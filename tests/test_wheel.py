@@ -86,7 +86,7 @@ class WheelTests(SynchronousTestCase):
         self.assertEqual(
             {name for name in names if name.startswith("streamd/")}, {*modules, *static, "streamd/py.typed"}
         )
-        for page in ("man8/streamd.8", "man5/streamd.toml.5"):
+        for page in ("man1/streamctl.1", "man8/streamd.8", "man5/streamd.toml.5"):
             self.assertIn(f"streamd-{__version__}.data/data/share/man/{page}", names)
         self.check_sdist(made)
         python = self.install(wheel)
@@ -100,6 +100,7 @@ class WheelTests(SynchronousTestCase):
         wanted = {"LICENSE", "Makefile", "README.md", "etc/streamd.toml", "man/streamd.8", "man/streamd.toml.5"}
         wanted |= {"etc/systemd/streamd.service", "etc/systemd/streamd.socket", "packaging/install", "packaging/try.py"}
         wanted |= {"etc/prometheus/streamd.rules.yml", "etc/grafana/streamd.json", "streamd/http/static/index.html"}
+        wanted |= {"man/streamctl.1", "etc/pipelines/sessions.toml", "etc/systemd/streamd-pipeline@.service"}
         self.assertEqual(wanted - names, set())
         self.assertIn("tests/test_wheel.py", names)
         self.assertIn("twisted/plugins/streamd_plugin.py", names)
@@ -112,5 +113,7 @@ class WheelTests(SynchronousTestCase):
         self.assertEqual(ended.returncode, 0, ended.stderr)
         for protocol in found_protocols():
             self.assertIn(f"--{protocol.name}=", ended.stdout)
+        ended = self.run_in(self.directory, str(python.parent / "streamctl"), "--version")
+        self.assertEqual((ended.returncode, ended.stdout), (0, f"streamctl {__version__}\n"), ended.stderr)
         # The page of twistd's own lists it too.
         self.assertIn("streamd", self.run_in(self.directory, str(python), "-c", script, "--help").stdout)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _KNOWN: Final = ("server", "topic", "txnId", "createTopics")
 
 # Spark gives a sink its own options too.
-_SPARKS: Final = ("checkpointLocation",)
+_SPARKS: Final = ("checkpointLocation", "queryName")
 
 _TYPES: Final = {"topic": ("string",), "value": ("string", "binary")}
 

@@ -1,7 +1,8 @@
 """Retention: what is kept of a segment, by rules on its name, enforced in the background.
 
 A rule's limits are for what is retained: once a segment is over one, its oldest records go, in a TRUNCATE frame like
-any other, so replay never asks a clock. The first rule whose pattern fits a name counts.
+any other, so replay never asks a clock. The first rule whose pattern fits a name counts. With `archived_only` nothing
+goes that the archive's reader group has not passed.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ class Retention:
             except StoreError:
                 continue
             idle_seconds_max = rule.idle_seconds_max
-            if self._read.get(segment.id, self._since) > self._now() - idle_seconds_max:
+            was_read = self._read.get(segment.id, self._since) > self._now() - idle_seconds_max
+            if was_read or droppable(segment, rule) < segment.number:
                 idle_seconds_max = 0.0
             yield self._expire(segment, idle_seconds_max) or self._trim(segment, rule)
 
@@ -160,11 +162,17 @@ class Retention:
             age_seconds_max = 0.0
         if number <= segment.first_number and offset <= segment.first_offset and not age_seconds_max:
             return None
-        trimmed = Deferred.fromCoroutine(self._truncate(segment, number, offset, age_seconds_max))
+        if droppable(segment, rule) <= segment.first_number:
+            return None
+        trimmed = Deferred.fromCoroutine(self._truncate(segment, rule, number, offset, age_seconds_max))
         return trimmed.addErrback(self._refused, segment)
 
-    async def _truncate(self, segment: Segment, number: int, offset: int, age_seconds_max: float) -> None:
+    async def _truncate(
+        self, segment: Segment, rule: RetentionRule, number: int, offset: int, age_seconds_max: float
+    ) -> None:
         first = await self._first_kept(segment, number, offset, age_seconds_max)
+        # Asked for only now: the group may have been put back while records were looked at.
+        first = min(first, droppable(segment, rule))
         if first > segment.first_number:
             before = segment.first_number
             await self._store.truncate(segment, first)
@@ -190,3 +198,11 @@ class Retention:
         """It was deleted in between, or the disk is full: the next sweep tries again."""
         failure.trap(StoreError)
         self._log.debug("retention of {segment}: {reason}", segment=segment, reason=failure.getErrorMessage())
+
+
+def droppable(segment: Segment, rule: RetentionRule) -> int:
+    """Records below this number may go, as far as the archive is concerned."""
+    if not rule.archived_only:
+        return segment.number
+    group = (segment.groups or {}).get(rule.archive_group)
+    return segment.first_number if group is None else group.position

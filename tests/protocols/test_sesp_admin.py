@@ -83,7 +83,8 @@ class AdminTests(SespCase):
         self.rig.store.retention = Retention(
             self.rig.store, rules, interval_seconds=1, hidden_seconds_max=0, clock=self.rig.clock, now=lambda: 0
         )
-        rule = {"pattern": "a*", "bytes_max": 7, "records_max": 0, "age_seconds_max": 0.0, "idle_seconds_max": 0.0}
+        limits = {"pattern": "a*", "bytes_max": 7, "records_max": 0, "age_seconds_max": 0.0, "idle_seconds_max": 0.0}
+        rule = {**limits, "archived_only": False, "archive_group": "archive"}
         self.assertEqual(self.told("?a1")["retention"], rule)
         self.assertEqual(self.told("?b")["retention"], None)
 

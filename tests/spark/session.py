@@ -45,6 +45,17 @@ def spark() -> SparkSession:
     return session
 
 
+def in_session(call: Callable[..., T], *args: Any, **more: Any) -> T:
+    """Call something in a thread that may not be the one that made the session: only there it is the active one.
+
+    A stream is written to a source of Python's only where it is.
+    """
+    if spark.cache_info().currsize:
+        session: Any = spark()
+        session._jvm.SparkSession.setActiveSession(session._jsparkSession)
+    return call(*args, **more)
+
+
 class SparkCase(TestCase):
     """A test that has a daemon, and asks Spark. What it asks runs in a thread: the reactor stays free."""
 
@@ -58,7 +69,7 @@ class SparkCase(TestCase):
 
     def do(self, call: Callable[..., T], *args: Any, **more: Any) -> Deferred[T]:
         """Call something in a thread."""
-        return deferToThread(call, *args, **more)
+        return deferToThread(in_session, call, *args, **more)
 
     def publish(self, topic: str, *messages: str) -> None:
         """Publish to a topic, which is made where it is not there."""

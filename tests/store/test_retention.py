@@ -114,6 +114,35 @@ class RetentionTests(StoreCase):
         self.sweep(hidden_seconds_max=5)
         self.assertEqual(self.store.hidden_segments(), [])
 
+    def test_archived_only(self) -> None:
+        """What is not archived stays, whatever the limit; a segment that was never archived keeps everything."""
+        segment = self.fill("a", 20)
+        rule = RetentionRule(records_max=5, bytes_max=1, age_seconds_max=0.5, archived_only=True)
+        for position, expected in ((None, 0), (0, 0), (7, 7), (7, 7), (12, 12), (20, 19)):
+            if position is not None:
+                self.do(self.store.set_group, segment, "archive", position)
+            self.writer.now = segment.modified
+            self.sweep(rule)
+            self.assertEqual(segment.first_number, expected, position)
+
+    def test_archived_by_another(self) -> None:
+        """The group that counts is the one that the rule names."""
+        segment = self.fill("a", 20)
+        self.do(self.store.set_group, segment, "archive", 9)
+        self.do(self.store.set_group, segment, "cold", 4)
+        self.sweep(RetentionRule(records_max=5, archived_only=True, archive_group="cold"))
+        self.assertEqual(segment.first_number, 4)
+
+    def test_archived_and_idle(self) -> None:
+        """An idle segment is deleted only when all of it is archived."""
+        segment = self.fill("a", 3)
+        rule = RetentionRule(idle_seconds_max=8, archived_only=True)
+        for position, names in ((2, ["a"]), (3, [])):
+            self.do(self.store.set_group, segment, "archive", position)
+            self.writer.now += 10 * SECOND
+            self.sweep(rule)
+            self.assertEqual(self.store.names(), names)
+
     def test_replayed(self) -> None:
         """What went is gone after a restart, whatever time it is then."""
         self.fill("a", 20)

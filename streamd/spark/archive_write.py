@@ -1,0 +1,120 @@
+"""What a task of an archive run does: it writes one file, or finds that this was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamd.spark.archive_files import Files
+from streamd.spark.archive_manifest import Output
+from streamd.spark.columns import ARROW, batches
+from streamd.spark.storage import open_storage
+from streamd.store.errors import NoSuchSegment, RecordsTruncated
+
+if TYPE_CHECKING:
+    from streamd.spark.archive_manifest import File
+
+COLUMNS: Final = ("offset", "timestamp", "type", "value")
+"""The columns in a file. The topic and the date are in its path."""
+
+SCHEMA: Final = pa.schema([(name, ARROW[name]) for name in COLUMNS])
+
+_ROW_GROUP_BYTES: Final = 32 << 20
+"""So much is in memory at once, and is what a reader of one column fetches of it."""
+
+_HOW: Final[dict[str, Any]] = {
+    "compression": "zstd",
+    "use_dictionary": ["type"],
+    # Offsets count up and times hardly change: as differences they take next to nothing.
+    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+    # The smallest and the largest value of a payload help nobody, and take long to find.
+    "write_statistics": ["offset", "timestamp", "type"],
+}
+
+
+class Job(NamedTuple):
+    """One file to write."""
+
+    uri: str
+    path: str | None
+    server: str | None
+    topic: str
+    id: int
+    output: Output
+
+
+class Done(NamedTuple):
+    """What came of it."""
+
+    topic: str
+    output: Output
+    gone: str = ""
+    """Where records went before they were read: what went."""
+
+
+def write(job: Job) -> Done:
+    """Write the file, unless it is there."""
+    files = Files(job.uri)
+    try:
+        if not is_written(files, job.output.file):
+            files.put(job.output.file.path, lambda file: _write(file, files, job))
+    except RecordsTruncated as error:
+        return Done(job.topic, job.output, f"records below {error.first_number} were truncated, or have expired")
+    except NoSuchSegment:
+        return Done(job.topic, job.output, "it was deleted")
+    return Done(job.topic, job.output)
+
+
+def is_written(files: Files, file: File) -> bool:
+    """Whether a file is there: by a run that was cut off, or another attempt. It has its name when it is whole."""
+    if not files.exists(file.path):
+        return False
+    try:
+        with files.system.open_input_file(files.at(file.path)) as handle:
+            return bool(pq.ParquetFile(handle).metadata.num_rows == file.rows)
+    except pa.ArrowInvalid:
+        # Some file systems show what is being written.
+        return False
+
+
+def read(files: Files, file: File, columns: list[str] | None = None) -> Iterator[Any]:
+    """The record batches of a file."""
+    with files.system.open_input_file(files.at(file.path)) as handle:
+        yield from pq.ParquetFile(handle).iter_batches(columns=columns)
+
+
+def _write(target: Any, files: Files, job: Job) -> None:
+    output = job.output
+    rows = 0
+    with pq.ParquetWriter(target, SCHEMA, **_HOW) as writer:
+        for group in _groups(_batches(files, job)):
+            writer.write_table(group, row_group_size=max(group.num_rows, 1))
+            rows += group.num_rows
+    if rows != output.file.rows:
+        raise ValueError(f"{output.file.path}: {rows} records were read, and {output.file.rows} are to be in it")
+
+
+def _batches(files: Files, job: Job) -> Iterator[Any]:
+    for young in job.output.young:
+        yield from read(files, young)
+    live, end = job.output.live, job.output.file.end
+    if live < end:
+        storage = open_storage(job.path, job.server)
+        yield from batches(SCHEMA, job.topic, storage.read(job.id, live, end))
+
+
+def _groups(some: Iterable[Any]) -> Iterator[Any]:
+    """Batches put together into groups of rows."""
+    gathered: list[Any] = []
+    size = 0
+    for batch in some:
+        gathered.append(batch)
+        size += batch.nbytes
+        if size >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(gathered, SCHEMA)
+            gathered, size = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered, SCHEMA)

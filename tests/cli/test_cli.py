@@ -1,0 +1,159 @@
+"""streamctl: its help, its errors and their exit statuses, with Spark and without."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from streamd import __version__
+from streamd.cli import FAMILIES, parser
+from streamd.cli.command import USAGE
+from streamd.cli.spark import in_short
+from tests.daemon import CHECKOUT
+
+PIPELINE = str(CHECKOUT / "etc" / "pipelines" / "sessions.toml")
+
+# streamctl in an interpreter where these can't be imported.
+WITHOUT = """
+import sys
+for name in sys.argv.pop(1).split(","):
+    sys.modules[name] = None
+from streamd.cli import main
+sys.exit(main())
+"""
+
+
+def run(*arguments: str, without: str = "none") -> subprocess.CompletedProcess[str]:
+    """Run streamctl."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, without, *arguments],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+class CommandTests(SynchronousTestCase):
+    def refused(self, status: int, text: str, *arguments: str, without: str = "none") -> None:
+        """It says one line that holds the text, and exits so."""
+        ended = run(*arguments, without=without)
+        self.assertEqual((ended.returncode, ended.stdout), (status, ""), ended.stderr)
+        self.assertIn(text, ended.stderr)
+        self.assertNotIn("Traceback", ended.stderr)
+
+    def test_help(self) -> None:
+        """Help and version need nothing that is not installed with streamd."""
+        for arguments in (["--help"], ["archive", "--help"], ["pipeline", "run", "--help"]):
+            ended = run(*arguments, without="pyspark,pyarrow,numpy,tree_sitter")
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertTrue(ended.stdout.startswith("usage: streamctl"))
+        self.assertEqual(run("--version").stdout, f"streamctl {__version__}\n")
+
+    def test_without_spark(self) -> None:
+        """Who has no Spark is told how to come by it."""
+        text = "pip install 'streamd[spark]'"
+        for missing in ("pyspark", "pyarrow"):
+            told = f"{missing} is not installed: {text}"
+            self.refused(69, told, "archive", "a", "--to", "x", "--path", "y", without=missing)
+            self.refused(69, told, "pipeline", "check", PIPELINE, without=missing)
+        self.refused(69, text, "pipeline", "check", PIPELINE, without="tree_sitter")
+
+    def test_usage(self) -> None:
+        """A command line that can't be used is told of before Spark is started."""
+        self.refused(2, "COMMAND")
+        self.refused(2, "invalid choice: 'archiv'", "archiv")
+        self.refused(2, "--to", "archive", "a")
+        self.refused(2, "'4x' is no number of bytes", "archive", "a", "--to", "x", "--file-bytes", "4x")
+        self.refused(2, "'spark' is no KEY=VALUE", "archive", "a", "--to", "x", "--conf", "spark")
+        self.refused(2, "--server: 'nowhere' is no address", "archive", "a", "--to", "x", "--server", "nowhere")
+        self.refused(2, "nowhere.toml: No such file", "pipeline", "run", "nowhere.toml")
+
+    def test_no_daemon(self) -> None:
+        """So is a daemon that is not there."""
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            port = nobody.getsockname()[1]
+        self.refused(69, f"no daemon at 127.0.0.1:{port}", "archive", "a", "--to", "x", "--server", f"127.0.0.1:{port}")
+        path = Path(self.mktemp())
+        path.write_text(Path(PIPELINE).read_text().replace("127.0.0.1:12345", f"127.0.0.1:{port}"))
+        self.refused(69, f"no daemon at 127.0.0.1:{port}", "pipeline", "run", str(path))
+
+    def test_in_short(self) -> None:
+        """Of an error in a task the last line of Python's is told; of others the first."""
+        task = (
+            "Job aborted\nTraceback (most recent call last):\n  File x\nstreamd.spark.places.DataLost: gone\n\tat org.x"
+        )
+        self.assertEqual(in_short(ValueError(task)), "gone")
+        self.assertEqual(in_short(ValueError("x\njava.io.IOException: y\nValueError: bad\n")), "ValueError: bad")
+        self.assertEqual(in_short(ValueError("[X] no\nmore")), "[X] no")
+
+
+class UnitTests(SynchronousTestCase):
+    """The unit for pipelines."""
+
+    def setUp(self) -> None:
+        self.path = CHECKOUT / "etc" / "systemd" / "streamd-pipeline@.service"
+
+    def test_command(self) -> None:
+        """What it runs is a command that there is."""
+        (command,) = re.findall(r"^ExecStart=/usr/bin/env streamctl (.*)$", self.path.read_text(), re.MULTILINE)
+        chosen = parser().parse_args(command.split())
+        self.assertEqual((chosen.run.__module__, chosen.once), ("streamd.cli.pipeline", False))
+        (status,) = re.findall(r"^RestartPreventExitStatus=(\d+)$", self.path.read_text(), re.MULTILINE)
+        self.assertEqual(int(status), USAGE)
+
+    def test_verified(self) -> None:
+        """systemd has nothing to say of it; without systemd, each line is a setting, a section or a comment."""
+        for line in self.path.read_text().splitlines():
+            self.assertRegex(line, r"^(#.*|\[\w+\]|\w+=.*|)$")
+        analyze = shutil.which("systemd-analyze")
+        if analyze is not None:
+            command = [analyze, "verify", "--man=no", str(self.path)]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
+
+class ManualTests(SynchronousTestCase):
+    """streamctl(1) against the parser."""
+
+    def setUp(self) -> None:
+        self.page = (CHECKOUT / "man" / "streamctl.1").read_text(encoding="utf-8")
+
+    def parsers(self, of: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+        """All parsers of commands."""
+        yield of
+        for action in of._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for each in action.choices.values():
+                    yield from self.parsers(each)
+
+    def test_options(self) -> None:
+        """It has an entry for each option and for no other, and the synopsis of each command names its own."""
+        synopsis = self.page.partition(".Sh DESCRIPTION")[0]
+        real: set[str] = set()
+        for each in self.parsers(parser()):
+            own = {option[2:] for action in each._actions for option in action.option_strings if option[:2] == "--"}
+            real |= own
+            command = each.prog.partition(" ")[2]
+            if any(isinstance(action, argparse._SubParsersAction) for action in each._actions):
+                continue
+            part = synopsis.partition(f".Cm {command}\n")[2].partition(".Nm")[0]
+            self.assertEqual(set(re.findall(r"Fl Fl ([\w-]+)", part)), own - {"help"}, command)
+        entries = re.findall(r"^\.It Fl Fl ([\w-]+)", self.page, re.MULTILINE)
+        self.assertEqual(entries, sorted(real))
+
+    def test_families(self) -> None:
+        """Each family has its commands there."""
+        self.assertEqual(FAMILIES, ("streamd.cli.archive", "streamd.cli.pipeline"))
+        for name in ("archive", "pipeline check", "pipeline run"):
+            self.assertIn(f".It Cm {name}\n", self.page)
