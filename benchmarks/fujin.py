@@ -1,7 +1,7 @@
 """Fujin over QUIC, beside a bare QUIC server that only receives.
 
-Load and server are both Python, and the load has more to do for a message than the server. So beside what is reached in
-a second stands what the server's own thread works for each message, which does not depend on how fast the load is.
+Load and server are both Python, and the load has as much to do for a message as the server. So beside what is reached
+in a second stands what the server's own thread works for each message, which does not depend on how fast the load is.
 """
 
 from __future__ import annotations
