@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from twisted.internet.endpoints import SSL4ServerEndpoint
 from twisted.logger import Logger
 
 from streamd.config import Config
@@ -58,7 +59,7 @@ class Reloader:
             put_in_force()
             self._log.info("{service} shows the certificate that is in its files now", service=name)
         for name, endpoint in self._endpoints:
-            if not _is_reloadable(endpoint) and _is_ssl(endpoint):
+            if isinstance(endpoint, SSL4ServerEndpoint):
                 self._log.warn("{service} keeps its certificate: ssl: can't change it, tlsfile: can", service=name)
         self._log.info("the configuration was read again")
 
@@ -105,10 +106,6 @@ def _can_change(key: str) -> bool:
 
 def _is_reloadable(endpoint: Any) -> bool:
     return bool(IReloadable.providedBy(endpoint))
-
-
-def _is_ssl(endpoint: Any) -> bool:
-    return type(endpoint).__name__ == "SSL4ServerEndpoint"
 
 
 def _flat(config: Config) -> dict[str, Any]:

@@ -99,11 +99,15 @@ def makeService(options: BaseOptions) -> IService:
     reactor: Any = installed  # it is more than the one interface that Twisted's annotation gives it
     reactor.seconds = time.monotonic
 
-    def read() -> config.Config:
-        return config.load(options["config"], options.overrides(), options.protocols, reactor)
+    path = options["config"]
+    # twistd changes its directory after this, and the file is read again on SIGHUP.
+    again = None if path is None else os.path.abspath(path)
+
+    def read(path: str | None = again) -> config.Config:
+        return config.load(path, options.overrides(), options.protocols, reactor)
 
     try:
-        loaded = read()
+        loaded = read(path)
     except ConfigError as error:
         _refuse(str(error))
     log = open_log(loaded.log, options.parent or {}, reactor)

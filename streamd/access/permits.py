@@ -109,12 +109,17 @@ class Permits:
         self.is_open = rules is None
         """Whether there are no rules, and everything is allowed."""
         self.is_stale = is_stale
-        """Whether the rules have changed since: ask for new ones."""
+        """Whether the rules have changed since: ask for new ones. Then it is not open either, so ask for that first."""
         self.paces = tuple(each.pace for each in self._rules if each.pace is not None)
+
+    def expire(self) -> None:
+        """The rules have changed."""
+        self.is_stale = True
+        self.is_open = False
 
     def rights(self, name: str) -> int:
         """All rights on a topic."""
-        return _ALL if self.is_open else self._find(name)[0]
+        return _ALL if self.is_open else (self._known.get(name) or self._find(name))[0]
 
     def anywhere(self, right: int) -> bool:
         """Whether there may be a topic on which the peer has this right."""
@@ -128,7 +133,7 @@ class Permits:
 
     def topic_bytes_max(self, name: str) -> int:
         """How many bytes the peer may fill a topic with; 0 for any number."""
-        return 0 if self.is_open else self._find(name)[1]
+        return 0 if self.is_open else (self._known.get(name) or self._find(name))[1]
 
     def may_make(self, name: str, names: Callable[[], Iterable[str]], now: float) -> bool:
         """Whether one of the rules that allow to create this topic has room for one more."""
@@ -137,11 +142,9 @@ class Permits:
         )
 
     def _find(self, name: str) -> tuple[int, int]:
-        found = self._known.get(name)
-        if found is None:
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            found = self._known[name] = self._look(name)
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        found = self._known[name] = self._look(name)
         return found
 
     def _look(self, name: str) -> tuple[int, int]:
@@ -169,7 +172,7 @@ class Access:
     def replace(self, rules: Iterable[AccessRule], now: float) -> None:
         """Put other rules in force, for connections that are open too."""
         for permits in (self._open, *self._made.values()):
-            permits.is_stale = True
+            permits.expire()
         self._made = {}
         self._rules = [_Rule(each, now) for each in rules]
         self._open = Permits(None)

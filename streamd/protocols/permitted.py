@@ -42,25 +42,23 @@ class Permitted:
 
     def allow(self, right: int, name: str) -> None:
         """Raise NotAllowed unless the peer has this right, or one of these rights, on the topic of that name."""
-        permits = self.permits
-        if not permits.is_open and not permits.rights(name) & right:
+        # Without rules this is all that it costs.
+        if not self._permits.is_open and not self.permits.rights(name) & right:
             raise NotAllowed(name)
 
     def allow_write(self, segment: Segment, size: int) -> None:
         """Raise NotAllowed unless the peer may append so many bytes."""
-        permits = self.permits
-        if permits.is_open:
+        if self._permits.is_open:
             return
-        if not permits.rights(segment.name) & WRITE:
-            raise NotAllowed(segment.name)
-        bytes_max = permits.topic_bytes_max(segment.name)
+        self.allow(WRITE, segment.name)
+        bytes_max = self._permits.topic_bytes_max(segment.name)
         if bytes_max and segment.next_offset - segment.first_offset + size > bytes_max:
             raise TopicFull(segment.name)
 
     def allow_create(self, name: str) -> None:
         """Raise NotAllowed unless the peer may make a topic of that name, and one more."""
         self.allow(CREATE, name)
-        if not self.permits.may_make(name, self.core.store.names, self.core.clock.seconds()):
+        if not self._permits.may_make(name, self.core.store.names, self.core.clock.seconds()):
             raise TooManyTopics(name)
 
     def note(self, error: StoreError) -> None:
