@@ -108,7 +108,11 @@ class StreamdService(Service):
         """Begin to listen on one endpoint. TCP and unix sockets are done at once, other kinds may take their time."""
 
         def open_port() -> Deferred[IListeningPort]:
-            listening: Deferred[IListeningPort] = serverFromString(self._reactor, endpoint.endpoint).listen(factory)
+            server = serverFromString(self._reactor, endpoint.endpoint)
+            if (equip := getattr(factory, "equip", None)) is not None:
+                # What an endpoint string leaves open, a factory may know: a certificate, say.
+                server = equip(server, self._config.data_dir)
+            listening: Deferred[IListeningPort] = server.listen(factory)
             return listening
 
         def opened(port: IListeningPort) -> None:
@@ -192,9 +196,15 @@ class StreamdService(Service):
         for call in calls:
             done = maybeDeferred(call)
             if what == "drain":
-                done.addTimeout(self._config.limits.drain_seconds_max + _DRAIN_GRACE_SECONDS, self._reactor)
+                done.addTimeout(self._drain_seconds_max + _DRAIN_GRACE_SECONDS, self._reactor)
             waiting.append(done.addErrback(self._could_not, what))
         await DeferredList(waiting)
+
+    @property
+    def _drain_seconds_max(self) -> float:
+        """What the most patient factory wants; one that knows no time of its own gets the limit."""
+        limit = self._config.limits.drain_seconds_max
+        return max([limit, *[getattr(each, "drain_seconds_max", limit) for each in self._factories]])
 
     def _could_not(self, failure: Failure, what: str) -> None:
         self._log.failure("could not {what}", failure, what=what)

@@ -82,3 +82,14 @@ class Limits:
     )
     frame_seconds_max: float = setting(30.0, "seconds a peer may take to finish what it began to send", least=0.1)
     drain_seconds_max: float = setting(10.0, "seconds a connection gets to take its replies at shutdown", least=0.0)
+    outstanding_records_max: int = setting(
+        10_000, "records that one reader of a group may have before it acknowledges some", least=1
+    )
+    outstanding_bytes_max: int = setting(16 << 20, "their bytes together; who is below it gets the next ones", least=1)
+    group_outstanding_records_max: int = setting(
+        100_000, "records that all readers of a group together may have before they acknowledge some", least=1
+    )
+    group_outstanding_bytes_max: int = setting(256 << 20, "their bytes together", least=1)
+    ack_seconds_max: float = setting(
+        30.0, "seconds a reader gets to acknowledge before its records go to another one", least=0.1
+    )

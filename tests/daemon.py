@@ -61,7 +61,8 @@ class Daemon:
         stated = _config(self.directory, options)
         for protocol in found_protocols():
             if f"--{protocol.name}" not in options and f"[{protocol.name}]" not in stated:
-                self.options += [f"--{protocol.name}", "tcp:0:interface=127.0.0.1"]
+                kind = protocol.default.partition(":")[0]
+                self.options += [f"--{protocol.name}", f"{kind}:0:interface=127.0.0.1"]
         if "--config" not in options and "--data-dir" not in options:
             self.options += ["--data-dir", str(self.data_dir)]
         self.twistd = list(twistd)

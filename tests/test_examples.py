@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.quic.certificate import FILE_NAME
 from tests.daemon import CHECKOUT, Daemon
 
 EXAMPLES = CHECKOUT / "docs" / "examples"
@@ -32,6 +33,23 @@ PRINTED = {
 }
 APART = {"exactly_once.py"}
 
+# The same for those over QUIC, which also take the file of a certificate to trust.
+FUJIN = {
+    "fujin_transaction.py": "rolled back: we have no unicorns\norder 1: a bicycle\norder 3: a bell\n"
+    "invoice 1: for order 1\n",
+    "fujin_share.py": "the first one does job 0\nthe first one does job 2\n"
+    "the second one does job 1\nthe second one does job 3\nthe second one does job 4\nthe second one does job 5\n",
+}
+FUJIN_CONFIG = """
+data_dir = "data"
+
+[fujin]
+endpoint = "quic:0:interface=127.0.0.1"
+
+[fujin.readers.jobs]
+auto_commit = false
+"""
+
 
 def command(name: str, address: str) -> list[str]:
     return [sys.executable, str(EXAMPLES / name), address]
@@ -44,7 +62,7 @@ class ExampleTests(SynchronousTestCase):
     def test_all(self) -> None:
         """Each example is run by a test, and told of in the page; the page tells of no other."""
         names = {path.name for path in EXAMPLES.glob("*.py")}
-        self.assertEqual(names, PRINTED.keys() | APART)
+        self.assertEqual(names, PRINTED.keys() | FUJIN.keys() | APART)
         page = (CHECKOUT / "docs" / "client.md").read_text(encoding="utf-8")
         self.assertEqual(set(re.findall(r"\(examples/(\w+\.py)\)", page)), names)
 
@@ -61,6 +79,24 @@ class ExampleTests(SynchronousTestCase):
                     check=False,
                 )
                 self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, printed, ""), name)
+
+    def test_fujin(self) -> None:
+        """So does each of those over QUIC."""
+        daemon = Daemon(os.path.abspath(self.mktemp()), "--config", "streamd.toml")
+        daemon.directory.mkdir(parents=True)
+        (daemon.directory / "streamd.toml").write_text(FUJIN_CONFIG)
+        self.addCleanup(daemon.close)
+        daemon.start()
+        for name, printed in FUJIN.items():
+            ended = subprocess.run(
+                [*command(name, f"127.0.0.1:{daemon.port('fujin')}"), str(daemon.directory / "data" / FILE_NAME)],
+                env=ENVIRONMENT,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, printed, ""), name)
 
     def test_exactly_once(self) -> None:
         """Lines are stored once although the daemon is killed between them."""

@@ -200,6 +200,21 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         """Whether the peer is gone."""
         return self._phase is Phase.CLOSED
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the peer may still ask, and has not ended."""
+        return self._phase is Phase.OPEN
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the peer does not take what it is sent: `resumeProducing` says when it does again."""
+        return bool(self._pause & _UNSENT)
+
+    def finish(self) -> None:
+        """Answer what is being performed and what came before it, then close: nothing else that was asked counts."""
+        self._forget()
+        self._end()
+
     def tell(self, data: bytes) -> None:
         """Send something outside of the order of replies: the answer to a request that holds no other up."""
         if self._phase in (Phase.OPEN, Phase.ENDING):
@@ -637,7 +652,10 @@ class StreamProtocol(Protocol, metaclass=ABCMeta):
         if self._phase is not Phase.CLOSED and self.transport is not None:
             self._phase = Phase.ENDING
             self._forget()
-            self.transport.abortConnection()
+            self._cut()
+
+    def _cut(self) -> None:
+        self.transport.abortConnection()
 
     def _peer(self) -> str:
         return str(self.transport.getPeer())

@@ -48,13 +48,18 @@ class StreamFactory(Factory, metaclass=ABCMeta):
             for deferred in drained:
                 deferred.callback(None)
 
+    @property
+    def drain_seconds_max(self) -> float:
+        """How long connections get to end at shutdown."""
+        return self.core.limits.drain_seconds_max
+
     def drain(self) -> Deferred[Any]:
         """End all connections in order, within the limit; fires when they are gone."""
         if not self.connections:
             return DeferredList([])
         drained: Deferred[None] = Deferred()
         self._drained.append(drained)
-        late = self.core.clock.callLater(self.core.limits.drain_seconds_max, self._abort_all)
+        late = self.core.clock.callLater(self.drain_seconds_max, self._abort_all)
         drained.addCallback(lambda _: late.cancel() if late.active() else None)
         for protocol in list(self.connections):
             protocol.drain()

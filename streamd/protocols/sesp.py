@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from streamd import __version__
 from streamd.config import fill
+from streamd.groups import Groups
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.factory import StreamFactory
@@ -146,7 +147,8 @@ class SespProtocol(StreamProtocol):
 
     def _describe(self, request: sesp.Describe) -> Reply:
         retention = self.core.store.retention
-        return _json_line(describe(self._find(request.name), retention.rule(request.name) if retention else None))
+        segment, groups = self._find(request.name), Groups.of(self.core)
+        return _json_line(describe(segment, retention.rule(request.name) if retention else None, groups))
 
     def _status(self, request: sesp.Status) -> Reply:
         store, load = self.core.store, self.core.load
@@ -170,7 +172,7 @@ class SespProtocol(StreamProtocol):
         return error_line(request.error)
 
 
-def describe(segment: Segment, rule: RetentionRule | None) -> dict[str, object]:
+def describe(segment: Segment, rule: RetentionRule | None, groups: Groups) -> dict[str, object]:
     """What the administrator sees of a topic."""
     return {
         "messages": segment.number - segment.first_number,
@@ -180,10 +182,7 @@ def describe(segment: Segment, rule: RetentionRule | None) -> dict[str, object]:
         "sealed": segment.sealed,
         "created": datetime.fromtimestamp(segment.created / 1e6, UTC).isoformat(),
         "writers": len(segment.levels or ()),
-        "groups": {
-            name: {"position": group.position, "lag": segment.number - group.position, "ranges": len(group.ranges)}
-            for name, group in (segment.groups or {}).items()
-        },
+        "groups": groups.describe(segment),
         "retention": None if rule is None else asdict(rule),
     }
 

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from streamd.config import fill
-from streamd.groups import Group, Range
+from streamd.groups import Group, Groups, Members, Range
 from streamd.interfaces import ConfigError, Core
 from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.factory import StreamFactory
@@ -37,8 +37,9 @@ class Queue:
 
     def __init__(self, core: Core, name: str) -> None:
         self._store = core.store
+        self._groups = Groups.of(core)
         self.name = name
-        self._group: Group | None = None
+        self._members: Members | None = None
         self._reads = 0
         self._waiting: list[Deferred[None]] = []
 
@@ -61,9 +62,10 @@ class Queue:
             segment = self.segment()
         except NoSuchSegment:
             return None
-        if self._group is None or self._group.segment is not segment:
-            self._group = Group(self._store, segment, GROUP, consumes=True)
-        return self._group
+        if self._members is None or self._members.group.segment is not segment:
+            # Held for as long as the segment is there: who is given what is known only to it.
+            self._members = self._groups.use(segment, GROUP, consumes=True)
+        return self._members.group
 
     @property
     def is_being_read(self) -> bool:

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 FILE_NAME: Final = "quic-certificate.pem"
-"""What `self_signed` makes: the private key, then the certificate."""
+KEY_NAME: Final = "quic-key.pem"
+"""What `self_signed` makes: a certificate that clients are given, and the key to it, which nobody is."""
 
 _LIFE: Final = timedelta(days=825)
 # A daemon that runs for months should not end up with a certificate that ran out: a start renews it in good time.
@@ -63,20 +64,24 @@ def self_signed(directory: str, *, now: datetime | None = None) -> tuple[ServerC
     """A certificate that vouches for itself, and its file in a directory; for this machine only.
 
     The one that was made before is used again, so that clients can be told to trust it, unless it has run out or is
-    about to.
+    about to; the key stays the same.
     """
-    path = os.path.join(directory, FILE_NAME)
+    path, key_path = os.path.join(directory, FILE_NAME), os.path.join(directory, KEY_NAME)
     now = now or datetime.now(UTC)
     if os.path.exists(path):
-        known = ServerCertificate.read(path)
+        known = ServerCertificate.read(key_path, path)
         if known.certificate.not_valid_after_utc - now > _RENEW:
             return known, path
-    _write(path, _make(now))
-    return ServerCertificate.read(path), path
+        key = known.key
+    else:
+        # The key first: a certificate without one would be a riddle to the next start, a key alone is made anew.
+        key = ec.generate_private_key(ec.SECP256R1())
+        _write(key_path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
+    _write(path, _make(key, now), 0o644)
+    return ServerCertificate.read(key_path, path), path
 
 
-def _make(now: datetime) -> bytes:
-    key = ec.generate_private_key(ec.SECP256R1())
+def _make(key: Any, now: datetime) -> bytes:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     certificate = (
         x509.CertificateBuilder()
@@ -90,8 +95,7 @@ def _make(now: datetime) -> bytes:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, SHA256())
     )
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return private + certificate.public_bytes(Encoding.PEM)
+    return certificate.public_bytes(Encoding.PEM)
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -101,14 +105,14 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _write(path: str, data: bytes) -> None:
-    """Put a file there whole or not at all, readable by its owner alone from the first moment on."""
+def _write(path: str, data: bytes, mode: int) -> None:
+    """Put a file there whole or not at all, with this mode from the first moment on."""
     beside = f"{path}.new"
     try:
         os.unlink(beside)
     except FileNotFoundError:
         pass
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with open(descriptor, "wb") as file:
         file.write(data)
         file.flush()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, execute
+from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
 from zope.interface import implementer
 
@@ -28,7 +29,7 @@ class QuicServerEndpoint:
         reactor: Any,
         port: int,
         *,
-        certificate: ServerCertificate,
+        certificate: ServerCertificate | None,
         interface: str = "127.0.0.1",
         settings: QuicSettings = QuicSettings(),
     ) -> None:
@@ -38,11 +39,29 @@ class QuicServerEndpoint:
         self._certificate = certificate
         self._settings = settings
 
+    @property
+    def has_certificate(self) -> bool:
+        """Whether it can listen as it is."""
+        return self._certificate is not None
+
+    def equipped(self, *, alpn: str, certificate: ServerCertificate | None = None) -> QuicServerEndpoint:
+        """The same with what it lacks: the application protocol, and a certificate."""
+        return QuicServerEndpoint(
+            self._reactor,
+            self._port,
+            interface=self._interface,
+            certificate=self._certificate or certificate,
+            settings=replace(self._settings, alpn=self._settings.alpn or (alpn,)),
+        )
+
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
         """Begin to listen; the Deferred fails with CannotListenError where that can't be."""
         return execute(self._listen, protocolFactory)
 
     def _listen(self, factory: IProtocolFactory) -> IListeningPort:
+        if self._certificate is None:
+            why = ValueError("a quic endpoint needs a certificate: quic:PORT:privateKey=FILE:certKey=FILE")
+            raise CannotListenError(self._interface, self._port, why)
         listener = Listener(self._reactor, self._settings, factory, self._certificate)
         self._reactor.listenUDP(self._port, listener, interface=self._interface, maxPacketSize=DATAGRAM_BYTES_MAX)
         factory.doStart()
@@ -77,13 +96,13 @@ def parse(
     """The endpoint that the parts of a string describe; ValueError says what is wrong with them."""
     if len(ports) != 1:
         raise ValueError("a quic endpoint is quic:PORT, then arguments with a name")
-    if privateKey is None:
-        raise ValueError("a quic endpoint needs a certificate: quic:PORT:privateKey=FILE:certKey=FILE")
+    if privateKey is None and certKey is not None:
+        raise ValueError("a quic endpoint with a certKey needs a privateKey")
     return QuicServerEndpoint(
         reactor,
         _port(ports[0]),
         interface=interface,
-        certificate=ServerCertificate.read(privateKey, certKey),
+        certificate=None if privateKey is None else ServerCertificate.read(privateKey, certKey),
         settings=parse_settings(arguments),
     )
 

@@ -90,8 +90,11 @@ class IQuicStream(ITransport, IConsumer, IPushProducer):
     def loseWriteConnection() -> None:
         """Write no more, and go on to read. The peer is told behind the last byte written."""
 
-    def abortConnection() -> None:
-        """End both ways at once with code 0."""
+    def abortConnection(code: int = 0) -> None:
+        """End both ways at once with a code of the application."""
+
+    def end(code: int) -> None:
+        """End both ways with a code of the application, when the peer has all that was written."""
 
     def reset(code: int) -> None:
         """Give up what we send, also what was written and not acknowledged, with a code of the application."""

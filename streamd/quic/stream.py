@@ -66,6 +66,7 @@ class StreamTransport:
         self._streaming = False
         self._producer_paused = False
         self._reason: Failure | None = None
+        self._code = 0
 
     def begin(self, protocol: IProtocol) -> None:
         """Give the stream to a protocol."""
@@ -213,15 +214,20 @@ class StreamTransport:
             self._drop_received()
             self._wait()
 
+    def end(self, code: int) -> None:
+        """The same, and in place of the end a code, both ways: when the peer has all that was written."""
+        self._code = code
+        self.loseConnection()
+
     def loseWriteConnection(self) -> None:
         """Send what was written, then the end; go on to read."""
         if self._phase is Phase.OPEN and can_write(self._stream):
             self._stream.sender.write(b"", end_stream=True)
             self._wait()
 
-    def abortConnection(self) -> None:
+    def abortConnection(self, code: int = 0) -> None:
         """End both ways at once."""
-        self.fail(0, Failure(ConnectionAborted()))
+        self.fail(code, Failure(ConnectionAborted()))
 
     def reset(self, code: int) -> None:
         """Give up what we send."""
@@ -274,7 +280,10 @@ class StreamTransport:
             return not self._stream.is_finished
         if self._producer is not None:
             self._feed()
-        if self._phase is Phase.CLOSING and self._producer is None and can_write(self._stream):
+        if self._phase is Phase.CLOSING and self._code:
+            if self._producer is None and not (self.unacknowledged_bytes and can_write(self._stream)):
+                self.fail(self._code, Failure(ConnectionAborted()))
+        elif self._phase is Phase.CLOSING and self._producer is None and can_write(self._stream):
             self._stream.sender.write(b"", end_stream=True)
         if not self._write_ended and has_ended_writing(self._stream):
             self._write_ended = True

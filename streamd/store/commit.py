@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
-from streamd.store.frame import ENTRY_BYTES_MAX, REMOVALS, EncodedFrame, Entry, Kind
+from streamd.store.frame import ENTRY_BYTES_MAX, RANGE, REMOVALS, EncodedFrame, Entry, Kind, encode_keyed
 from streamd.store.journal import JournalWriter, NoRoom
 from streamd.store.segment import Segment
 
@@ -35,6 +35,7 @@ class Commit:
     """Entries that become one frame, and who waits for them."""
 
     __slots__ = (
+        "_acknowledged",
         "_levels",
         "_open",
         "bytes",
@@ -69,6 +70,7 @@ class Commit:
         self.file = 0
         self._open: dict[Segment, Entry] = {}
         self._levels: dict[tuple[Segment, bytes], Entry] = {}
+        self._acknowledged: dict[tuple[Segment, bytes], Entry] = {}
 
     @property
     def next_sequence(self) -> int:
@@ -104,6 +106,24 @@ class Commit:
             entry = self._levels[segment, writer] = Entry(Kind.LEVEL, segment.id, writer=writer)
             self.add(entry)
         entry.level = level
+
+    def acknowledge(self, segment: Segment, group: bytes, ranges: bytes) -> None:
+        """Take what a reader group acknowledges up: where this commit has some already, in the same entry."""
+        entry = self._acknowledged.get((segment, group))
+        if entry is None or entry.length + len(ranges) > ENTRY_BYTES_MAX:
+            entry = self._acknowledged[segment, group] = Entry(Kind.GROUP_ACK, segment.id)
+            # It grows: one buffer, not one for each acknowledgement.
+            entry.body = [bytearray(encode_keyed(group, b""))]
+            entry.length = len(entry.body[0])
+            self.add(entry)
+        entry.body[0] += ranges  # type: ignore[operator]
+        entry.length += len(ranges)
+        entry.count += len(ranges) // RANGE.size
+        self.bytes += len(ranges)
+
+    def close_group(self, segment: Segment, group: bytes) -> None:
+        """What a reader group acknowledges from now on is another entry: it is moved or dropped in between."""
+        self._acknowledged.pop((segment, group), None)
 
     def close_open(self, segment: Segment) -> None:
         """What is appended to the segment from now on is another entry: something stands between."""

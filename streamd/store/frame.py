@@ -65,6 +65,9 @@ FRAME_BYTES_MAX: Final = 1 << 31
 
 NO_WRITER: Final = bytes(16)
 
+RANGE: Final = Struct("<QQ")
+"""One of the ranges of a GROUP_ACK entry: first, end."""
+
 
 class Kind(IntEnum):
     """What an entry does. Fields that a kind does not name are zero."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from struct import pack
 from types import EllipsisType
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ from streamd.store.errors import (
     SegmentExists,
     StoreError,
 )
-from streamd.store.frame import ENTRY_BYTES_MAX, Entry, Kind, encode_keyed
+from streamd.store.frame import ENTRY_BYTES_MAX, RANGE, Entry, Kind, encode_keyed
 from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
 from streamd.store.pace import Pace
 from streamd.store.pipeline import Pipeline
@@ -212,6 +211,7 @@ class Store(Appending):
             return refused
         if not 0 <= position < 1 << 63:
             raise StoreError(f"{position} is no position")
+        self._pipeline.gathering.close_group(segment, name)
         return self._pipeline.change(segment, Entry(Kind.GROUP_SET, segment.id, number=position, body=name))
 
     def acknowledge(self, segment: Segment, group: str, ranges: Sequence[tuple[int, int]]) -> Deferred[None]:
@@ -219,18 +219,22 @@ class Store(Appending):
         name = check_name(group)
         if (refused := self._check(segment)) is not None:
             return refused
-        if len(ranges) * 16 > ENTRY_BYTES_MAX:
+        if len(ranges) * RANGE.size > ENTRY_BYTES_MAX:
             raise RequestTooLarge(f"{len(ranges)} ranges at once")
         if any(not 0 <= first < end <= segment.number for first, end in ranges):
             raise StoreError(f"a range reaches beyond the records of {segment.name!r}")
-        body = encode_keyed(name, b"".join([pack("<QQ", first, end) for first, end in ranges]))
-        return self._pipeline.change(segment, Entry(Kind.GROUP_ACK, segment.id, count=len(ranges), body=body))
+        commit = self._pipeline.gathering
+        commit.acknowledge(segment, name, b"".join([RANGE.pack(first, end) for first, end in ranges]))
+        commit.touched.add(segment)
+        segment.touched = commit.number
+        return self._pipeline.wait(None)
 
     def drop_group(self, segment: Segment, group: str) -> Deferred[None]:
         """Forget a reader group."""
         name = check_name(group)
         if (refused := self._check(segment)) is not None:
             return refused
+        self._pipeline.gathering.close_group(segment, name)
         return self._pipeline.change(segment, Entry(Kind.GROUP_DROP, segment.id, body=name))
 
     def set_attribute(

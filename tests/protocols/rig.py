@@ -86,13 +86,15 @@ class Wire(StringTransport):
 class Peer:
     """The other end of a connection. What it sends waits, as in a socket, for as long as it is not read."""
 
+    make_wire: type[Wire] = Wire
+
     def __init__(self, rig: Rig, protocol: StreamProtocol) -> None:
         self._rig = rig
         self._sent: deque[bytes] = deque()
         self._shut = False
         self.closed = False
         self.protocol = protocol
-        self.wire = Wire()
+        self.wire = self.make_wire()
         protocol.makeConnection(self.wire)
 
     @property

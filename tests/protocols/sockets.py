@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 import ssl
@@ -11,14 +12,9 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
+from streamd.quic.certificate import FILE_NAME, KEY_NAME, self_signed
 from tests.daemon import Daemon
 
 
@@ -123,21 +119,10 @@ def wait_for_connections(daemon: Daemon, count: int) -> None:
 
 def write_certificate(path: str) -> None:
     """A key and a certificate of its own for this machine, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+    directory = f"{path}.made"
+    os.mkdir(directory)
+    self_signed(directory)
     with open(path, "wb") as file:
-        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        file.write(certificate.public_bytes(Encoding.PEM))
+        for name in (KEY_NAME, FILE_NAME):
+            with open(os.path.join(directory, name), "rb") as part:
+                file.write(part.read())

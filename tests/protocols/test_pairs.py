@@ -12,9 +12,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.interfaces import Core
 from streamd.protocols.factory import StreamFactory
 from streamd.protocols.faststream import FastStreamFactory
+from streamd.protocols.fujin import FujinFactory, FujinSettings
 from streamd.protocols.pravega import PravegaFactory, PravegaSettings
 from streamd.protocols.sesp import SespFactory
 from streamd.protocols.smq import SmqFactory, SmqSettings
+from streamd.wire import fujin_client
 from streamd.wire.pravega import HEADER
 from tests.protocols.rig import Peer, Rig
 from tests.wire.test_faststream import one, single
@@ -40,6 +42,10 @@ def write_faststream(peer: Peer, messages: list[bytes]) -> None:
 
 def write_pravega(peer: Peer, messages: list[bytes]) -> None:
     peer.send(setup(NAME) + block(0, b"".join(map(event, messages))))
+
+
+def write_fujin(peer: Peer, messages: list[bytes]) -> None:
+    peer.send(fujin_client.connect_writer(0) + fujin_client.writes(0, NAME, messages))
 
 
 def read_sesp(peer: Peer, count: int) -> list[bytes]:
@@ -78,6 +84,12 @@ def read_pravega(peer: Peer, count: int) -> list[bytes]:
     return found
 
 
+def read_fujin(peer: Peer, count: int) -> list[bytes]:
+    events = fujin_client.FujinReplies(1 << 20).receive(peer.ask(fujin_client.connect_reader(NAME, consumer=False)))
+    batches = [event.batch for event in events if isinstance(event, fujin_client.Messages)]
+    return [bytes(record) for batch in batches for record in batch.records()]
+
+
 Write = Callable[[Peer, list[bytes]], None]
 Read = Callable[[Peer, int], list[bytes]]
 PROTOCOLS: dict[str, tuple[Callable[[Core], StreamFactory], Write, Read]] = {
@@ -85,6 +97,7 @@ PROTOCOLS: dict[str, tuple[Callable[[Core], StreamFactory], Write, Read]] = {
     "smq": (lambda core: SmqFactory(core, SmqSettings(NAME)), write_smq, read_smq),
     "faststream": (FastStreamFactory, write_faststream, read_faststream),
     "pravega": (lambda core: PravegaFactory(core, PravegaSettings()), write_pravega, read_pravega),
+    "fujin": (lambda core: FujinFactory(core, FujinSettings()), write_fujin, read_fujin),
 }
 
 
@@ -109,6 +122,6 @@ class PairTests(SynchronousTestCase):
 
     def test_binary(self) -> None:
         """Bytes that are no text, which all but SESP can write and all can read."""
-        for writer, reader in product(["smq", "faststream", "pravega"], PROTOCOLS):
+        for writer, reader in product(["smq", "faststream", "pravega", "fujin"], PROTOCOLS):
             expected = [b"".join(BINARY)] if reader == "faststream" else BINARY
             self.assertEqual(self.exchange(writer, reader, BINARY), expected, f"{writer} to {reader}")

@@ -71,7 +71,8 @@ class AdminTests(SespCase):
         segment = self.rig.store.find("a")
         self.rig.store.set_group(segment, "readers", 1)
         self.rig.run()
-        self.assertEqual(self.told("?a"), {**cut, "groups": {"readers": {"position": 1, "lag": 1, "ranges": 0}}})
+        group = {"position": 1, "lag": 1, "ranges": 0, "outstanding": 0, "members": 0}
+        self.assertEqual(self.told("?a"), {**cut, "groups": {"readers": group}})
         self.talk("→?b", "-NoSuchTopicExists")
 
     def test_describe_retention(self) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.quic.certificate import FILE_NAME, CertificateError, ServerCertificate, self_signed
+from streamd.quic.certificate import FILE_NAME, KEY_NAME, CertificateError, ServerCertificate, self_signed
 from streamd.quic.client import Trust
 from streamd.quic.endpoint import parse_settings
 from streamd.quic.interfaces import QuicClosed
@@ -28,7 +29,8 @@ class StringTests(QuicCase):
         directory = self.mktemp()
         os.mkdir(directory)
         _, path = self_signed(directory)
-        text = f"quic:0:interface=127.0.0.1:privateKey={path}:certKey={path}:alpn=test:retry=yes:idleTimeout=5"
+        key = os.path.join(directory, KEY_NAME)
+        text = f"quic:0:interface=127.0.0.1:privateKey={key}:certKey={path}:alpn=test:retry=yes:idleTimeout=5"
         factory = Recorders(Echo)
         port: Any = await serverFromString(self.reactor, text).listen(factory)
         self.ports.append(port)
@@ -53,15 +55,27 @@ class ParserTests(SynchronousTestCase):
         return serverFromString(MemoryReactorClock(), text)
 
     def test_no_certificate(self) -> None:
-        """Without a certificate there is no server, and the text says what is missing."""
-        error = self.assertRaises(ValueError, self.parse, "quic:4848")
-        self.assertIn("privateKey", str(error))
+        """Without a certificate there is no server, and the text says what is missing; it can be equipped with one."""
+        bare = self.parse("quic:4848")
+        self.assertFalse(bare.has_certificate)
+        error = self.failureResultOf(bare.listen(Recorders()), CannotListenError)
+        self.assertIn("privateKey", str(error.value))
+        directory = self.mktemp()
+        os.mkdir(directory)
+        equipped = bare.equipped(alpn="test", certificate=self_signed(directory)[0])
+        self.assertTrue(equipped.has_certificate)
+        self.assertIn("privateKey", str(self.assertRaises(ValueError, self.parse, "quic:4848:certKey=x")))
 
     def test_wrong(self) -> None:
         """What is wrong with a string is said with its name."""
         directory = self.mktemp()
         os.mkdir(directory)
-        _, path = self_signed(directory)
+        path = os.path.join(directory, "both.pem")
+        _, certificate = self_signed(directory)
+        with open(path, "wb") as both:
+            for part in (os.path.join(directory, KEY_NAME), certificate):
+                with open(part, "rb") as file:
+                    both.write(file.read())
         good = f"quic:4848:privateKey={path}"
         self.parse(good)
         for text, words in (
@@ -95,16 +109,19 @@ class CertificateTests(SynchronousTestCase):
         self.directory = self.mktemp()
         os.mkdir(self.directory)
         self.path = os.path.join(self.directory, FILE_NAME)
+        self.key = os.path.join(self.directory, KEY_NAME)
 
     def test_made(self) -> None:
-        """One is made for this machine, with a key that nobody else can read."""
+        """One is made for this machine, to be given to clients, with a key apart from it that nobody else can read."""
         made, path = self_signed(self.directory)
         self.assertEqual(path, self.path)
-        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+        self.assertEqual(stat.S_IMODE(os.stat(self.key).st_mode), 0o600)
+        with open(path, "rb") as file:
+            self.assertNotIn(b"PRIVATE", file.read())
         names = made.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         self.assertEqual(names.get_values_for_type(x509.DNSName), ["localhost"])
         self.assertEqual(names.get_values_for_type(x509.IPAddress), [ip_address("127.0.0.1"), ip_address("::1")])
-        self.assertEqual(os.listdir(self.directory), [FILE_NAME])
+        self.assertEqual(sorted(os.listdir(self.directory)), [FILE_NAME, KEY_NAME])
         self.assertNotIn("key", repr(made))
 
     def test_kept(self) -> None:
@@ -116,7 +133,14 @@ class CertificateTests(SynchronousTestCase):
         renewed, _ = self_signed(self.directory, now=later)
         self.assertNotEqual(renewed.certificate, first.certificate)
         self.assertGreater(renewed.certificate.not_valid_after_utc, later)
-        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o600)
+        self.assertEqual(renewed.certificate.public_key(), first.certificate.public_key())
+
+    def test_cut_short(self) -> None:
+        """A start that was cut off behind the key makes both anew."""
+        first, _ = self_signed(self.directory)
+        os.unlink(self.path)
+        made, _ = self_signed(self.directory)
+        self.assertNotEqual(made.certificate.public_key(), first.certificate.public_key())
 
     def test_unusable(self) -> None:
         """What is no key, no certificate, or the certificate of another key is refused with the file's name."""
@@ -131,8 +155,8 @@ class CertificateTests(SynchronousTestCase):
                 file.write(data)
         for key, certificate, named in (
             (paths["empty"], None, paths["empty"]),
-            (self.path, paths["empty"], paths["empty"]),
-            (self.path, paths["other"], paths["other"]),
+            (self.key, paths["empty"], paths["empty"]),
+            (self.key, paths["other"], paths["other"]),
             (self.directory, None, self.directory),
         ):
             error = self.assertRaises(CertificateError, ServerCertificate.read, key, certificate)
@@ -140,6 +164,9 @@ class CertificateTests(SynchronousTestCase):
 
     def test_damaged(self) -> None:
         """A file of ours that is damaged is not replaced in silence: clients may trust what was in it."""
-        with open(self.path, "wb") as file:
-            file.write(b"-----BEGIN PRIVATE KEY-----\n")
-        self.assertRaises(CertificateError, self_signed, self.directory)
+        for path in (self.path, self.key):
+            self_signed(self.directory)
+            with open(path, "wb") as file:
+                file.write(b"-----BEGIN PRIVATE KEY-----\n")
+            self.assertRaises(CertificateError, self_signed, self.directory)
+            os.unlink(self.path)

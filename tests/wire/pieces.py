@@ -1,19 +1,63 @@
-"""One law for every codec of replies: what comes in is the same wherever TCP cuts it, and nothing breaks it badly."""
+"""One law for every codec: what comes in is the same wherever TCP cuts it, and nothing breaks it badly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from streamd.wire import WireError
+from streamd.wire import Codec, WireError
 
 T = TypeVar("T")
 
 TEXT = st.characters(codec="utf-8", exclude_characters="\n")
 """Every character that UTF-8 has a form for, but for the newline."""
+
+
+class CutLaws:
+    """A codec of requests: what comes in is the same requests wherever TCP cuts it. For a test case to inherit."""
+
+    whole: bytes
+    """Requests of every kind."""
+    expected: list[object]
+    """The same, as `plain` tells them."""
+
+    assertEqual: Callable[..., None]
+
+    def codec(self) -> Codec:
+        """A new one."""
+        raise NotImplementedError
+
+    def plain(self, requests: Iterable[Any]) -> list[object]:
+        """Requests as values that can be compared, whichever of them came as one."""
+        raise NotImplementedError
+
+    def received(self, *pieces: bytes) -> list[object]:
+        """What the codec makes of these pieces. Nothing is left over."""
+        codec = self.codec()
+        found: list[object] = []
+        for piece in pieces:
+            found += self.plain(codec.receive(piece))
+        if codec.error is not None:
+            raise codec.error
+        self.assertEqual(codec.buffered, 0)
+        return found
+
+    def test_at_once(self) -> None:
+        """All in one read."""
+        self.assertEqual(self.received(self.whole), self.expected)
+
+    def test_cut_anywhere(self) -> None:
+        """In two reads, wherever the cut is."""
+        for place in range(len(self.whole)):
+            self.assertEqual(self.received(self.whole[:place], self.whole[place:]), self.expected, place)
+
+    def test_byte_by_byte(self) -> None:
+        """And if it comes byte by byte."""
+        pieces = [self.whole[at : at + 1] for at in range(len(self.whole))]
+        self.assertEqual(self.received(*pieces), self.expected)
 
 
 class Replies(Protocol):

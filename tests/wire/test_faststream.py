@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterable
 from struct import pack
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from streamd.wire.faststream import (
     contents_header,
     state,
 )
+from tests.wire.pieces import CutLaws, cut
 
 LIMIT = 1 << 20
 
@@ -83,10 +85,10 @@ EXPECTED: list[object] = [
 ]
 
 
-def plain(requests: object) -> list[object]:
+def plain(requests: Iterable[Any]) -> list[object]:
     """Requests with enqueues taken apart: however they were cut or joined, this is the same."""
     found: list[object] = []
-    for request in requests:  # type: ignore[attr-defined]
+    for request in requests:
         if isinstance(request, Enqueue):
             found += [(request.stream, bytes(record)) for record in request.batch.records()]
         else:
@@ -94,33 +96,15 @@ def plain(requests: object) -> list[object]:
     return found
 
 
-def received(*pieces: bytes) -> list[object]:
-    codec = FastStreamCodec(LIMIT)
-    found: list[object] = []
-    for piece in pieces:
-        found += plain(codec.receive(piece))
-    if codec.error is not None:
-        raise codec.error
-    return found
+class CutTests(CutLaws, SynchronousTestCase):
+    whole = WHOLE
+    expected = EXPECTED
 
+    def codec(self) -> FastStreamCodec:
+        return FastStreamCodec(LIMIT)
 
-class CutTests(SynchronousTestCase):
-    def test_at_once(self) -> None:
-        """All in one read."""
-        self.assertEqual(received(WHOLE), EXPECTED)
-
-    def test_cut_anywhere(self) -> None:
-        """A packet is the same packet wherever TCP cuts it."""
-        for cut in range(len(WHOLE)):
-            self.assertEqual(received(WHOLE[:cut], WHOLE[cut:]), EXPECTED, cut)
-
-    def test_byte_by_byte(self) -> None:
-        """And if it comes byte by byte; nothing is left over."""
-        codec = FastStreamCodec(LIMIT)
-        found: list[object] = []
-        for at in range(len(WHOLE)):
-            found += plain(codec.receive(WHOLE[at : at + 1]))
-        self.assertEqual((found, codec.buffered), (EXPECTED, 0))
+    def plain(self, requests: Iterable[Any]) -> list[object]:
+        return plain(requests)
 
     def test_runs(self) -> None:
         """Enqueues to one stream in a row are one request, alike or not; to another one they are another."""
@@ -136,9 +120,7 @@ class CutTests(SynchronousTestCase):
     def test_identity(self, enqueues: list[tuple[int, bytes]], cuts: list[int]) -> None:
         """What goes in comes out, in order, whatever it is and wherever it is cut."""
         data = b"".join(single(stream, record) for stream, record in enqueues)
-        places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-        pieces = [data[a:b] for a, b in pairwise(places)]
-        self.assertEqual(received(*pieces), list(enqueues))
+        self.assertEqual(self.received(*cut(data, cuts)), list(enqueues))
 
 
 class BrokenTests(SynchronousTestCase):
@@ -165,10 +147,10 @@ class BrokenTests(SynchronousTestCase):
 
     @given(st.binary(max_size=120), st.integers(0, 120))
     @settings(deadline=None, max_examples=300, derandomize=True)
-    def test_anything(self, data: bytes, cut: int) -> None:
+    def test_anything(self, data: bytes, place: int) -> None:
         """Whatever comes, nothing but a WireError, and the same wherever it is cut."""
         outcomes = []
-        for pieces in ([data], [data[:cut], data[cut:]]):
+        for pieces in ([data], cut(data, [place])):
             codec = FastStreamCodec(LIMIT)
             found: list[object] = []
             for piece in pieces:

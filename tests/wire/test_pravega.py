@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -23,6 +26,7 @@ from streamd.wire.pravega import (
     event_parts,
     message,
 )
+from tests.wire.pieces import CutLaws
 
 WRITER = bytes(range(16))
 OTHER = b"w" * 16
@@ -67,10 +71,10 @@ def partial(part: int, data: bytes) -> bytes:
     return message(Type.PARTIAL, bytes((part,)) + data)
 
 
-def plain(requests: object) -> list[object]:
+def plain(requests: Iterable[Any]) -> list[object]:
     """Requests with appends taken apart into events: however they were cut or joined, this is the same."""
     found: list[object] = []
-    for request in requests:  # type: ignore[attr-defined]
+    for request in requests:
         if isinstance(request, AppendBlock):
             at = request.offset
             for record in request.batch.records():
@@ -78,16 +82,6 @@ def plain(requests: object) -> list[object]:
                 at += HEADER.size + len(record)
         else:
             found.append(request)
-    return found
-
-
-def received(*pieces: bytes) -> list[object]:
-    codec = PravegaCodec(EVENT_BYTES_MAX)
-    found: list[object] = []
-    for piece in pieces:
-        found += plain(codec.receive(piece))
-    if codec.error is not None:
-        raise codec.error
     return found
 
 
@@ -109,7 +103,7 @@ WHOLE = b"".join(
     ]
 )
 NAME = Name("scope/stream", b"scope/stream")
-EXPECTED = [
+EXPECTED: list[object] = [
     CreateSegment(NAME),
     SetupAppend(WRITER, NAME),
     (WRITER, 0, b"exact"),
@@ -124,24 +118,15 @@ EXPECTED = [
 ]
 
 
-class CutTests(SynchronousTestCase):
-    def test_at_once(self) -> None:
-        """All in one read."""
-        self.assertEqual(received(WHOLE), EXPECTED)
+class CutTests(CutLaws, SynchronousTestCase):
+    whole = WHOLE
+    expected = EXPECTED
 
-    def test_cut_anywhere(self) -> None:
-        """A message is the same message wherever TCP cuts it."""
-        for cut in range(len(WHOLE)):
-            self.assertEqual(received(WHOLE[:cut], WHOLE[cut:]), EXPECTED, cut)
+    def codec(self) -> PravegaCodec:
+        return PravegaCodec(EVENT_BYTES_MAX)
 
-    def test_byte_by_byte(self) -> None:
-        """And if it comes byte by byte; nothing is left over."""
-        codec = PravegaCodec(EVENT_BYTES_MAX)
-        found: list[object] = []
-        for at in range(len(WHOLE)):
-            found += plain(codec.receive(WHOLE[at : at + 1]))
-        self.assertEqual(found, EXPECTED)
-        self.assertEqual(codec.buffered, 0)
+    def plain(self, requests: Iterable[Any]) -> list[object]:
+        return plain(requests)
 
     def test_blocks_become_one_append(self) -> None:
         """Blocks of one writer that follow on each other are one append; others are not."""
@@ -227,7 +212,8 @@ class NameTests(SynchronousTestCase):
         plain_name = "a🙂b".encode()
         java = b"a\xed\xa0\xbd\xed\xb9\x82b"
         for raw in (plain_name, java):
-            (request,) = received(message(Type.CREATE_SEGMENT, len(raw).to_bytes(2, "big") + raw))
+            data = message(Type.CREATE_SEGMENT, len(raw).to_bytes(2, "big") + raw)
+            (request,) = PravegaCodec(EVENT_BYTES_MAX).receive(data)
             self.assertEqual(request, CreateSegment(Name("a🙂b", raw)))
 
 

@@ -19,3 +19,4 @@ pravega = StreamProtocol(
 faststream = StreamProtocol(
     "faststream", "streamd.protocols.faststream", "tcp:1273:interface=127.0.0.1", "FastStreamDB"
 )
+fujin = StreamProtocol("fujin", "streamd.protocols.fujin", "quic:4848:interface=127.0.0.1", "Fujin over QUIC")

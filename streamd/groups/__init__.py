@@ -1,0 +1,17 @@
+"""Reader groups: the records of a segment, each given to one member, and acknowledged for all of them.
+
+What is acknowledged is durable and lives in the segment (`streamd.store.ranges`). What is given out and not
+acknowledged yet is known only here: after a crash it is given out again.
+
+`Group` knows what nobody has. `Members` is a group with those who read: it gives out, waits for acknowledgements, and
+wakes who has nothing to do. `Groups` finds the one `Members` that all protocols share.
+"""
+
+from __future__ import annotations
+
+from streamd.groups.group import Group, PrivateGroup
+from streamd.groups.members import Member, Members
+from streamd.groups.registry import Groups
+from streamd.groups.returned import Range
+
+__all__ = ["Group", "Groups", "Member", "Members", "PrivateGroup", "Range"]

@@ -1,0 +1,361 @@
+"""Those who read in a group: what each of them has, until it is acknowledged, given back, or overdue.
+
+Memory follows what is outstanding, which has limits for each member and for all of them together. Who finds nothing to
+take waits, and costs nothing until there is something for it: the group waits for records once, however many members
+it has, and wakes as many of them as there are records for.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from streamd.groups.group import Group
+from streamd.groups.returned import Range, ranges_of
+from streamd.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from streamd.interfaces import Core
+
+
+class Delivery:
+    """Records that went to a member together, and are to be acknowledged by the same time."""
+
+    __slots__ = ("deadline", "first", "left", "lengths", "member")
+
+    def __init__(self, member: Member, first: int, lengths: array[int], deadline: float) -> None:
+        self.member = member
+        self.first = first
+        self.lengths = lengths
+        self.left = len(lengths)
+        """How many of them are outstanding."""
+        self.deadline = deadline
+
+    @property
+    def numbers(self) -> range:
+        """Of all its records, also of those that are not outstanding any more."""
+        return range(self.first, self.first + len(self.lengths))
+
+
+class Member:
+    """One reader of a group. `wake` is called when there is something to take, after `wait`."""
+
+    def __init__(self, members: Members, wake: Callable[[], None]) -> None:
+        self._members = members
+        self.wake = wake
+        self.waiting = False
+        """Whether it wants to be woken."""
+        self.served = False
+        """Whether it had something since it waited last."""
+        self.records = 0
+        """How many records it has to acknowledge."""
+        self.bytes = 0
+        """And their bytes together."""
+        self.deliveries: dict[Delivery, None] = {}
+        """What they came with."""
+
+    @property
+    def group(self) -> Group:
+        """The group it reads in."""
+        return self._members.group
+
+    def take(self, count: int) -> Range | None:
+        """Up to `count` records for this member, to be delivered or given back. None where there are none for it."""
+        return self._members.take(self, count)
+
+    def wait(self) -> None:
+        """Be woken, once, when there may be something to take."""
+        self.waiting = True
+        self.served = False
+        self._members.waits(self)
+
+    def delivered(self, first: int, lengths: array[int]) -> None:
+        """Records from `first` on went out, and are to be acknowledged."""
+        self._members.delivered(self, first, lengths)
+
+    def done(self, first: int, end: int) -> None:
+        """These went out, and that is all: they count as acknowledged, and nobody waits for the disk."""
+        self._members.done(first, end)
+
+    def give_back(self, first: int, end: int) -> None:
+        """These were taken, and did not go out."""
+        self._members.group.give_back(first, end)
+
+    def acknowledge(self, numbers: Sequence[int]) -> tuple[Deferred[Any], frozenset[int]]:
+        """These are done with. Fires when that is on disk; and which of them were never delivered."""
+        return self._members.acknowledge(numbers)
+
+    def refuse(self, numbers: Iterable[int]) -> frozenset[int]:
+        """These are to be delivered again, to whomever; returns which of them nobody has."""
+        return self._members.refuse(numbers)
+
+    def leave(self) -> None:
+        """Be no member any more: what it has goes back to the group."""
+        self._members.leave(self)
+
+
+class Members:
+    """A group, and those who read in it."""
+
+    _log = Logger()
+
+    def __init__(self, core: Core, group: Group) -> None:
+        self._store = core.store
+        self._clock = core.clock
+        self._limits = core.limits
+        self.group = group
+        group.on_returned = self._wake_soon
+        self.joining: list[Deferred[None]] | None = None
+        """Who waits to join, while the group's first position is on its way to the disk; None where all may join."""
+        self._members: set[Member] = set()
+        self._idle: OrderedDict[Member, None] = OrderedDict()
+        """Who waits, the one that has waited longest first."""
+        self._tail: Deferred[None] | None = None
+        self._waking: IDelayedCall | None = None
+        self._outstanding: dict[int, Delivery] = {}
+        self._deliveries: OrderedDict[Delivery, None] = OrderedDict()
+        """Those with something outstanding, in the order of their deadlines."""
+        self._overdue: IDelayedCall | None = None
+        self._bytes = 0
+        self._lapsed: set[int] = set()
+        """Delivered, come back, and not delivered again: who had one may still say that it is done with it."""
+        self._noting: set[int] = set()
+        """Acknowledged, and not on disk yet."""
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def outstanding_records(self) -> int:
+        """How many records are with members who have to acknowledge them."""
+        return len(self._outstanding)
+
+    def join(self, wake: Callable[[], None]) -> Member:
+        """One more member."""
+        member = Member(self, wake)
+        self._members.add(member)
+        return member
+
+    def leave(self, member: Member) -> None:
+        """One less. The others get what it had."""
+        self._members.discard(member)
+        member.waiting = False
+        self._idle.pop(member, None)
+        for delivery in list(member.deliveries):
+            self._lapse(self._left(delivery))
+        if not self._idle and self._tail is not None:
+            tail, self._tail = self._tail, None
+            tail.addErrback(lambda failure: failure.trap(CancelledError) and None)
+            tail.cancel()
+
+    # -- giving out ----------------------------------------------------------------------------------------------------
+
+    def take(self, member: Member, count: int) -> Range | None:
+        """What a member may have now. While others wait, that is its share, and then it waits behind them."""
+        if not self._has_room(member) or (member.served and self._idle):
+            return None
+        count = min(count, self._limits.outstanding_records_max - member.records)
+        open_records = self._open_records
+        # Who waits beside it gets the same.
+        count = min(count, -(-open_records // (len(self._idle) + 1)))
+        taken = self.group.take(count) if count > 0 else None
+        if taken is not None:
+            member.served = True
+            if self._lapsed:
+                self._lapsed.difference_update(range(*taken))
+        return taken
+
+    @property
+    def _open_records(self) -> int:
+        """How many records may be given out now, about. What came back is counted already, and always may."""
+        if returned := self.group.returned_records:
+            return returned
+        self._lapsed.clear()
+        if self._bytes >= self._limits.group_outstanding_bytes_max:
+            return 0
+        return min(self.group.available_records, self._limits.group_outstanding_records_max - len(self._outstanding))
+
+    def _has_room(self, member: Member) -> bool:
+        limits = self._limits
+        return member.records < limits.outstanding_records_max and member.bytes < limits.outstanding_bytes_max
+
+    def delivered(self, member: Member, first: int, lengths: array[int]) -> None:
+        """Records went out to a member, which has so much time to acknowledge them."""
+        delivery = Delivery(member, first, lengths, self._clock.seconds() + self._limits.ack_seconds_max)
+        self._deliveries[delivery] = member.deliveries[delivery] = None
+        self._outstanding.update(dict.fromkeys(delivery.numbers, delivery))
+        size = sum(lengths)
+        member.records += len(lengths)
+        member.bytes += size
+        self._bytes += size
+        if self._overdue is None:
+            self._overdue = self._clock.callLater(self._limits.ack_seconds_max, self._expire)
+
+    def _expire(self) -> None:
+        """Who did not acknowledge in time has lost what it had."""
+        self._overdue = None
+        now = self._clock.seconds()
+        while self._deliveries:
+            delivery = next(iter(self._deliveries))
+            if delivery.deadline > now:
+                self._overdue = self._clock.callLater(delivery.deadline - now, self._expire)
+                return
+            self._lapse(self._left(delivery))
+
+    def _left(self, delivery: Delivery) -> list[int]:
+        """What is outstanding of a delivery."""
+        outstanding = self._outstanding
+        return [number for number in delivery.numbers if outstanding.get(number) is delivery]
+
+    # -- coming back ---------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, numbers: Sequence[int]) -> tuple[Deferred[Any], frozenset[int]]:
+        """Done with: fires when that is on disk. And those among them that were never delivered."""
+        unknown: set[int] = set()
+        good: list[int] = []
+        known = self.group.acknowledged
+        for number in numbers:
+            if number in self._outstanding:
+                self._settle(number)
+            elif number in self._lapsed:
+                self._lapsed.discard(number)
+                self.group.withdraw(number)
+            elif number not in self._noting:
+                if known is None or number not in known:
+                    unknown.add(number)
+                continue
+            # At once: it may stand here twice.
+            self._noting.add(number)
+            good.append(number)
+        if not good:
+            return succeed(None), frozenset(unknown)
+        self._wake_soon()
+        try:
+            noted = self.group.note(ranges_of(sorted(good)))
+        except StoreError:
+            self._not_noted(good)
+            raise
+        return noted.addBoth(self._noted, good), frozenset(unknown)
+
+    def _noted(self, result: Any, numbers: list[int]) -> Any:
+        if isinstance(result, Failure):
+            self._not_noted(numbers)
+        else:
+            self._noting.difference_update(numbers)
+        return result
+
+    def _not_noted(self, numbers: list[int]) -> None:
+        """Who acknowledged them is told that it did not work, and they come again."""
+        self._noting.difference_update(numbers)
+        self._lapse(numbers)
+
+    def done(self, first: int, end: int) -> None:
+        """These need no acknowledgement from whoever got them."""
+        try:
+            # This keeps the group in memory until it is on disk: a new one of that name would give them out again.
+            self.group.acknowledge(first, end).addErrback(self._lost)
+        except StoreError as error:
+            self._lost(Failure(error))
+
+    def _lost(self, failure: Failure) -> None:
+        failure.trap(StoreError)
+        self._log.warn(
+            "{group} of {segment}: what was delivered could not be noted, it may come again: {reason}",
+            group=self.group.name,
+            segment=self.group.segment.name,
+            reason=failure.getErrorMessage(),
+        )
+
+    def refuse(self, numbers: Iterable[int]) -> frozenset[int]:
+        """To be delivered again; returns those of them that nobody has, and that did not come back."""
+        mine: list[int] = []
+        unknown: set[int] = set()
+        for number in numbers:
+            if number in self._outstanding:
+                mine.append(number)
+            elif number not in self._lapsed:
+                unknown.add(number)
+        self._lapse(mine)
+        return frozenset(unknown)
+
+    def _lapse(self, numbers: list[int]) -> None:
+        """These come back, and who had them may still acknowledge them."""
+        for number in numbers:
+            self._settle(number)
+        self._lapsed.update(numbers)
+        for first, end in ranges_of(sorted(numbers)):
+            self.group.give_back(first, end)
+
+    def _settle(self, number: int) -> None:
+        """Nobody has this one any more."""
+        delivery = self._outstanding.pop(number, None)
+        if delivery is None:
+            return
+        member = delivery.member
+        size = delivery.lengths[number - delivery.first]
+        member.records -= 1
+        member.bytes -= size
+        self._bytes -= size
+        delivery.left -= 1
+        if not delivery.left:
+            del self._deliveries[delivery], member.deliveries[delivery]
+            if not self._deliveries and self._overdue is not None:
+                self._overdue.cancel()
+                self._overdue = None
+        if member.waiting and member not in self._idle:
+            # It had as much as it may.
+            self._idle[member] = None
+
+    # -- waking --------------------------------------------------------------------------------------------------------
+
+    def waits(self, member: Member) -> None:
+        """This one has nothing to do."""
+        if self._has_room(member):
+            self._idle[member] = None
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Somebody may wait: for its turn, where there are records, or for records, once for all."""
+        segment = self.group.segment
+        if self._open_records > 0:
+            self._wake_soon()
+        elif self._tail is None and self._idle and not segment.sealed and not segment.deleted:
+            self._tail = self._store.wait(segment, segment.number)
+            self._tail.addCallback(self._committed)
+
+    def _committed(self, _: None) -> None:
+        self._tail = None
+        self._wake()
+
+    def _wake_soon(self) -> None:
+        """Wake them in a turn of its own: who is in the middle of something ends that first."""
+        if self._waking is None and self._idle:
+            self._waking = self._clock.callLater(0, self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._waking = None
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake as many as there are records for."""
+        gone = self.group.segment.deleted
+        for member in list(self._idle) if gone else self._idle_ones():
+            self._idle.pop(member, None)
+            if member.waiting:
+                member.waiting = False
+                member.wake()
+        self._go_on()
+
+    def _idle_ones(self) -> Iterable[Member]:
+        """Those who wait, one after the other, for as long as there is something to take."""
+        for _ in range(len(self._idle)):
+            if not self._idle or self._open_records <= 0:
+                return
+            yield next(iter(self._idle))

@@ -1,0 +1,337 @@
+"""Fujin over QUIC: each stream is one writer or one reader, and answers in order; readers share groups.
+
+Where a reply has room for an error it says what is wrong. Where it has none the stream is closed with an application
+error code, after what came before was answered. Over an endpoint that is no QUIC one connection is one stream, without
+pings, and a code can't be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from errno import EINVAL
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from streamd.groups import Groups, Member
+from streamd.interfaces import Core
+from streamd.protocols.base import Reply, StreamProtocol
+from streamd.protocols.factory import StreamFactory
+from streamd.protocols.fujin_ping import Pinger
+from streamd.protocols.fujin_reader import Reader
+from streamd.protocols.fujin_settings import FujinSettings, configure
+from streamd.protocols.fujin_transaction import Transaction, TransactionFailed
+from streamd.quic.certificate import CertificateError, self_signed
+from streamd.quic.endpoint import QuicServerEndpoint
+from streamd.quic.interfaces import IQuicConnection, IQuicFactory, IQuicStream
+from streamd.store import (
+    BadName,
+    NoSuchSegment,
+    RequestTooLarge,
+    Segment,
+    SegmentExists,
+    SegmentSealed,
+    StoreError,
+    StoreReadOnly,
+)
+from streamd.store.names import check_name
+from streamd.wire import WireError, fujin
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin import Role
+from streamd.wire.fujin_replies import Code
+
+__all__ = ["FujinFactory", "FujinProtocol", "FujinSettings", "configure", "factory"]
+
+ALPN: Final = "fujin"
+
+_ERRORS: Final[dict[type[StoreError], tuple[Code, str]]] = {
+    BadName: (Code.BAD_TOPIC, "the topic can't have this name: {error}"),
+    NoSuchSegment: (Code.NO_SUCH_TOPIC, "there is no topic {error}"),
+    SegmentSealed: (Code.TOPIC_SEALED, "the topic {error} takes no more messages"),
+    RequestTooLarge: (Code.TOO_LARGE, "{error}"),
+    StoreReadOnly: (Code.READ_ONLY, "nothing can be written now: {error}"),
+    TransactionFailed: (Code.TRANSACTION_FAILED, "{error}; it can only be rolled back"),
+}
+
+
+def error_of(error: StoreError) -> tuple[Code, str]:
+    """What a client is told of an error: a code and a text."""
+    code, text = _ERRORS.get(type(error), (Code.STORE_FAILED, "the store failed: {error}"))
+    return code, text.format(error=error)
+
+
+class FujinProtocol(StreamProtocol):
+    """One stream. Its codec knows whether it is a writer's or a reader's, and lets nothing else through."""
+
+    name = "fujin"
+    codec: fujin.FujinCodec
+
+    def __init__(self, core: Core, settings: FujinSettings, groups: Groups) -> None:
+        super().__init__(core, fujin.FujinCodec(core.limits.message_bytes_max, settings.meta_bytes))
+        self._settings = settings
+        self._groups = groups
+        self._code = Code.NONE
+        self._transaction: Transaction | None = None
+        self._reader: Reader | None = None
+
+    def perform(self, request: Any) -> Reply:
+        return _ACTIONS[type(request)](self, request)
+
+    def refused(self, request: Any, error: StoreError) -> bytes | None:
+        code, text = error_of(error)
+        if isinstance(request, fujin.Write):
+            return replies.answers(replies.Reply.WRITTEN, request.ids, code, text)
+        if isinstance(request, fujin.Acknowledge):
+            return replies.answers(replies.Reply.ACKNOWLEDGED, request.ids, code, text)
+        if isinstance(request, fujin.ConnectReader):
+            self.finish()
+            return replies.reader_connected(False, 0, code, text)
+        # What is left is a commit, whose answer has no room for an error.
+        self._end_transaction(rolled_back=True)
+        self.close_with(Code.COMMIT_FAILED, f"a transaction could not be committed: {text}")
+        return None
+
+    def broken(self, error: WireError) -> bytes | None:
+        if not isinstance(error, fujin.Refused):
+            return None
+        self._code = error.code
+        return error.last_words
+
+    def close_with(self, code: Code, why: str) -> None:
+        """Close the stream with a code, when what came before was answered."""
+        self.log.warn("a stream of {peer} is closed: {reason}", peer=self._peer(), reason=why, code=code.name)
+        self._code = code
+        self.finish()
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def _connect_writer(self, request: fujin.ConnectWriter) -> Reply:
+        return None
+
+    def _write(self, request: fujin.Write) -> Reply:
+        reply = replies.answers(replies.Reply.WRITTEN, request.ids)
+        if self._transaction is not None:
+            self._check_target(request.topic)
+            accepted = self._transaction.write(request.topic, request.batch)
+            return reply if accepted is None else (accepted, reply)
+        stored = self.promise(reply)
+        self.core.store.append_for(stored, self._target(request.topic), request.batch)
+        return stored
+
+    def _check_target(self, topic: str) -> None:
+        """Refuse now what could not be committed."""
+        segment = self.core.store.find_claimed(topic)
+        if segment is None:
+            check_name(topic)
+            if not self._settings.auto_create:
+                raise NoSuchSegment(topic)
+        elif segment.claimed_sealed:
+            raise SegmentSealed(topic)
+
+    def _target(self, topic: str) -> Segment:
+        """The segment of a topic, made where it is not there. It can be appended to before it is on disk."""
+        store = self.core.store
+        segment = store.find_claimed(topic)
+        if segment is None:
+            if not self._settings.auto_create:
+                check_name(topic)
+                raise NoSuchSegment(topic)
+            # Where this fails, so does what is appended behind it, and that is told.
+            store.create(topic).addErrback(lambda failure: failure.trap(StoreError) and None)
+            segment = store.find_claimed(topic)
+            assert segment is not None
+        return segment
+
+    def _begin_transaction(self, request: fujin.Begin) -> Reply:
+        if self._transaction is not None:
+            self.close_with(Code.IN_TRANSACTION, "BEGIN inside a transaction")
+            return None
+        self._transaction = Transaction(self.core, self._settings.transaction_bytes_max, self._target)
+        return replies.transaction(replies.Reply.BEGUN, request.ids)
+
+    def _commit(self, request: fujin.Commit) -> Reply:
+        if self._transaction is None:
+            self.close_with(Code.NO_TRANSACTION, "COMMIT outside of a transaction")
+            return None
+        committed = self._transaction.commit()
+        reply = replies.transaction(replies.Reply.COMMITTED, request.ids)
+        if committed is None:
+            self._end_transaction(rolled_back=False)
+            return reply
+
+        return committed.addCallback(lambda _: self._end_transaction(rolled_back=False)), reply
+
+    def _rollback(self, request: fujin.Rollback) -> Reply:
+        if self._transaction is None:
+            self.close_with(Code.NO_TRANSACTION, "ROLLBACK outside of a transaction")
+            return None
+        self._end_transaction(rolled_back=True)
+        return replies.transaction(replies.Reply.ROLLED_BACK, request.ids)
+
+    def _end_transaction(self, *, rolled_back: bool) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            transaction.end(rolled_back=rolled_back)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _connect_reader(self, request: fujin.ConnectReader) -> Reply:
+        settings = self._settings.reader(request.name)
+        reader = self._reader = Reader(self, auto_commit=settings.auto_commit, consumer=request.role is Role.CONSUMER)
+        segment = self.core.store.find_claimed(settings.topic)
+        if segment is not None and segment.committed:
+            found: Deferred[Any] = self._join(segment, request.name, reader)
+        elif segment is None and not self._settings.auto_create:
+            check_name(settings.topic)
+            raise NoSuchSegment(settings.topic)
+        else:
+            found = self._make(settings.topic).addCallback(self._join, request.name, reader)
+        return found.addCallback(self._joined, request.name, reader)
+
+    def _make(self, topic: str) -> Deferred[Segment]:
+        """The segment of a topic that is not there, or not on disk yet: until it is, there is no group either."""
+
+        def exists(failure: Failure) -> Segment:
+            failure.trap(SegmentExists)
+            return self.core.store.find(topic)
+
+        return self.core.store.create(topic).addErrback(exists)
+
+    def _join(self, segment: Segment, name: str, reader: Reader) -> Deferred[Member]:
+        settings = self._settings.reader(name)
+        return self._groups.join(segment, settings.group, reader.wake, latest=settings.start == "latest")
+
+    def _joined(self, member: Member, name: str, reader: Reader) -> bytes:
+        if self.is_closed:
+            member.leave()
+            return b""
+        reader.join(member)
+        # Messages come behind the reply, also where they were fetched in the same breath.
+        self.when_sent(lambda _: reader.begin())
+        return replies.reader_connected(self._settings.reader(name).auto_commit, self._settings.meta_bytes(name))
+
+    def _fetch(self, request: fujin.Fetch) -> Reply:
+        assert self._reader is not None
+        self._reader.fetch(request.messages)
+        return None
+
+    def _acknowledge(self, request: fujin.Acknowledge) -> Reply:
+        assert self._reader is not None
+        return self._reader.acknowledge(request)
+
+    def resumeProducing(self) -> None:
+        """The peer takes more."""
+        super().resumeProducing()
+        if self._reader is not None:
+            self._reader.wake()
+
+    def failed_to_push(self, failure: Failure) -> None:
+        """A bug: it costs this stream."""
+        self._crash(failure)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _disconnect(self, request: fujin.Disconnect) -> Reply:
+        self._let_go()
+        self.finish()
+        return replies.DISCONNECTED
+
+    def _let_go(self) -> None:
+        """What was not committed is rolled back, what was not acknowledged given back."""
+        self._end_transaction(rolled_back=True)
+        if self._reader is not None:
+            self._reader.leave()
+
+    def drain(self) -> None:
+        """Ask the client to disconnect. What it has begun goes on until it does, or until its time is over."""
+        if self.is_open:
+            self.tell(replies.STOP)
+        else:
+            super().drain()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        self._let_go()
+
+    def _close(self) -> None:
+        if self._code and IQuicStream.providedBy(self.transport):
+            self.transport.unregisterProducer()
+            self.transport.end(self._code)
+        else:
+            super()._close()
+
+    def _cut(self) -> None:
+        if IQuicStream.providedBy(self.transport):
+            self.transport.abortConnection(self._code or Code.CUT_OFF)
+        else:
+            super()._cut()
+
+
+_ACTIONS: Final[dict[type, Callable[[FujinProtocol, Any], Reply]]] = {
+    fujin.ConnectWriter: FujinProtocol._connect_writer,
+    fujin.ConnectReader: FujinProtocol._connect_reader,
+    fujin.Write: FujinProtocol._write,
+    fujin.Begin: FujinProtocol._begin_transaction,
+    fujin.Commit: FujinProtocol._commit,
+    fujin.Rollback: FujinProtocol._rollback,
+    fujin.Fetch: FujinProtocol._fetch,
+    fujin.Acknowledge: FujinProtocol._acknowledge,
+    fujin.Disconnect: FujinProtocol._disconnect,
+}
+
+
+@implementer(IQuicFactory)
+class FujinFactory(StreamFactory):
+    """Makes the streams of one endpoint, and pings its connections."""
+
+    def __init__(self, core: Core, settings: FujinSettings) -> None:
+        super().__init__(core)
+        self._settings = settings
+        self._groups = Groups.of(core)
+        self._pingers: dict[IQuicConnection, Pinger] = {}
+
+    @property
+    def drain_seconds_max(self) -> float:
+        """How long clients get to disconnect after STOP."""
+        return self._settings.stop_seconds_max
+
+    def build(self) -> FujinProtocol:
+        return FujinProtocol(self.core, self._settings, self._groups)
+
+    def equip(self, endpoint: IStreamServerEndpoint, data_dir: str) -> IStreamServerEndpoint:
+        """Give a QUIC endpoint what its string left open: the protocol's name, and a certificate of our own."""
+        if not isinstance(endpoint, QuicServerEndpoint):
+            return endpoint
+        if endpoint.has_certificate:
+            return endpoint.equipped(alpn=ALPN)
+        try:
+            certificate, path = self_signed(data_dir)
+        except CertificateError as error:
+            raise OSError(EINVAL, str(error))
+        StreamProtocol.log.warn(
+            "fujin has no certificate; it uses one that vouches for itself, {path}: "
+            "give clients that file to trust, or set privateKey and certKey in the endpoint",
+            path=path,
+        )
+        return endpoint.equipped(alpn=ALPN, certificate=certificate)
+
+    def connectionOpened(self, connection: IQuicConnection) -> None:
+        """A client is there: see that it stays."""
+        pinger = self._pingers[connection] = Pinger(self.core.clock, self._settings, connection)
+        pinger.start()
+
+    def connectionClosed(self, connection: IQuicConnection, reason: Failure) -> None:
+        """It is gone, and its streams with it."""
+        pinger = self._pingers.pop(connection, None)
+        if pinger is not None:
+            pinger.stop()
+
+
+def factory(core: Core, settings: object) -> FujinFactory:
+    """The factory for one endpoint."""
+    assert isinstance(settings, FujinSettings)
+    return FujinFactory(core, settings)

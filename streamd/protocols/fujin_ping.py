@@ -1,0 +1,81 @@
+"""PING and PONG: a stream of ours for each, on every connection. Who does not answer is cut off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.protocol import Protocol
+from twisted.logger import Logger
+
+from streamd.quic.interfaces import IQuicConnection, TooManyStreams
+from streamd.wire import fujin_replies as replies
+from streamd.wire.fujin_replies import Code
+
+if TYPE_CHECKING:
+    from streamd.protocols.fujin_settings import FujinSettings
+
+
+class Ping(Protocol):
+    """One ping: the opcode, and the end of what we say; the same comes back, or nothing."""
+
+    def __init__(self, pinger: Pinger) -> None:
+        self._pinger = pinger
+
+    def connectionMade(self) -> None:
+        stream: Any = self.transport
+        stream.write(replies.PING)
+        stream.loseWriteConnection()
+
+    def dataReceived(self, data: bytes) -> None:
+        if data.startswith(replies.PING):
+            self._pinger.answered()
+
+
+class Pinger:
+    """Pings one connection for as long as it is there."""
+
+    _log = Logger()
+
+    def __init__(self, clock: IReactorTime, settings: FujinSettings, connection: IQuicConnection) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._connection = connection
+        self._next: IDelayedCall | None = None
+        self._late: IDelayedCall | None = None
+
+    def start(self) -> None:
+        """Ping, now and then again and again."""
+        self._next = self._clock.callLater(self._settings.ping_seconds, self.start)
+        if self._late is None:
+            # From the first one on that is not answered: an answer to any of them says that the peer is there.
+            self._late = self._clock.callLater(self._settings.pong_seconds_max, self._unanswered)
+        try:
+            self._connection.openStream(Ping(self))
+        except (ConnectionDone, TooManyStreams):
+            # It is about to close, or takes none of our streams: no answer will come.
+            return
+
+    def stop(self) -> None:
+        """The connection is gone."""
+        for call in (self._next, self._late):
+            if call is not None and call.active():
+                call.cancel()
+        self._next = self._late = None
+
+    def answered(self) -> None:
+        """The peer is there."""
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _unanswered(self) -> None:
+        self._late = None
+        self._log.warn(
+            "{peer} did not answer a ping for {seconds} s",
+            peer=str(self._connection.getPeer()),
+            seconds=self._settings.pong_seconds_max,
+        )
+        self.stop()
+        self._connection.close(Code.NO_PONG, "no PONG came in time")

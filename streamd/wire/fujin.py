@@ -1,0 +1,361 @@
+"""Fujin: commands without delimiters, each with a layout of its own, big endian. Bytes to requests.
+
+Every command is its opcode (one byte) and fields: uint32, bool (one byte), string (uint32 length, bytes). A stream
+begins with one of the two CONNECT commands, and that says which others may follow.
+
+A run of writes to one topic becomes one request with one batch, and a run of ACKs one request. Commands that all look
+the same, the usual case under load, are recognised column by column; others by a loop. Correlation ids stay bytes, four
+for each command: they are only ever echoed, and are put into a run of replies column by column too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from enum import Enum, IntEnum, auto
+from struct import Struct
+from typing import Final, NamedTuple
+
+from streamd.batch import Batch
+from streamd.wire import WireError
+from streamd.wire.frames import FrameCodec, R, alike
+from streamd.wire.fujin_replies import ID_BYTES, META, U32, Code, Reply, answers, reader_connected
+
+_HEAD_BYTES: Final = 1 + ID_BYTES
+
+TOPIC_BYTES_MAX: Final = 4096
+"""A longer topic is not waited for. One over the limit of names, and under this, is answered with an error."""
+_TOPIC_TOO_LARGE: Final = f"a topic has at most {TOPIC_BYTES_MAX} bytes"
+
+
+class Opcode(IntEnum):
+    """What a client sends; PING it answers in kind."""
+
+    CONNECT_WRITER = 1
+    CONNECT_READER = 2
+    WRITE = 4
+    BEGIN = 5
+    COMMIT = 6
+    ROLLBACK = 7
+    FETCH = 8
+    ACK = 9
+    NACK = 10
+    DISCONNECT = 11
+    PING = 12
+
+
+class Role(Enum):
+    """What a stream is: said by its first command, and never changed."""
+
+    NEW = auto()
+    WRITER = auto()
+    SUBSCRIBER = auto()  # messages are pushed to it
+    CONSUMER = auto()  # it asks for them with FETCH
+    GONE = auto()  # it has disconnected
+
+
+_READER: Final = frozenset({Opcode.ACK, Opcode.NACK, Opcode.DISCONNECT})
+_ALLOWED: Final[dict[Role, frozenset[Opcode]]] = {
+    Role.NEW: frozenset({Opcode.CONNECT_WRITER, Opcode.CONNECT_READER, Opcode.DISCONNECT}),
+    Role.WRITER: frozenset({Opcode.WRITE, Opcode.BEGIN, Opcode.COMMIT, Opcode.ROLLBACK, Opcode.DISCONNECT}),
+    Role.SUBSCRIBER: _READER,
+    Role.CONSUMER: _READER | {Opcode.FETCH},
+    Role.GONE: frozenset(),
+}
+
+
+class Refused(WireError):
+    """The peer broke the protocol: the stream is closed with this code, after these last words."""
+
+    def __init__(self, code: Code, text: str, last_words: bytes = b"") -> None:
+        super().__init__(text)
+        self.code = code
+        self.last_words = last_words
+
+
+class ConnectWriter(NamedTuple):
+    """This stream writes."""
+
+    writer: int
+    size: int = 64
+    reads: bool = False
+
+
+class ConnectReader(NamedTuple):
+    """This stream reads, in one of two ways."""
+
+    name: str
+    role: Role
+    size: int = 64
+    reads: bool = True
+
+
+class Write(NamedTuple):
+    """Messages for one topic."""
+
+    ids: bytes
+    topic: str
+    batch: Batch
+    reads: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps."""
+        return len(self.batch.payload) + 8 * len(self.batch.lengths)
+
+
+class Begin(NamedTuple):
+    """What is written from here on becomes visible together."""
+
+    ids: bytes
+    size: int = 64
+    reads: bool = False
+
+
+class Commit(NamedTuple):
+    """Make it visible."""
+
+    ids: bytes
+    size: int = 64
+    reads: bool = True
+
+
+class Rollback(NamedTuple):
+    """Forget it."""
+
+    ids: bytes
+    size: int = 64
+    reads: bool = True
+
+
+class Fetch(NamedTuple):
+    """So many more messages may be sent."""
+
+    messages: int
+    size: int = 64
+    reads: bool = False
+
+
+class Acknowledge(NamedTuple):
+    """Messages are done with, or, `back`, to be delivered again. No numbers where the reader need not acknowledge."""
+
+    ids: bytes
+    numbers: Sequence[int]
+    back: bool
+    reads: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that it keeps."""
+        return 16 * len(self.ids)
+
+
+class Disconnect(NamedTuple):
+    """The end of this stream, in order."""
+
+    size: int = 64
+    reads: bool = True
+
+
+Request = ConnectWriter | ConnectReader | Write | Begin | Commit | Rollback | Fetch | Acknowledge | Disconnect
+
+
+class OpcodeCodec(FrameCodec[R]):
+    """Input in which the first byte of everything says what it is."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def _parse(self, data: bytes | bytearray, found: list[R]) -> int:
+        # Parts of it are kept, compared and looked up: as bytes.
+        whole = bytes(data)
+        at, end = 0, len(whole)
+        while at < end:
+            stop = self._parse_one(whole, at, found)
+            if stop > end:
+                self._wanted = stop - at
+                return at
+            at = stop
+        self._wanted = 1
+        return at
+
+    @abstractmethod
+    def _parse_one(self, data: bytes, at: int, found: list[R]) -> int:
+        """Add what stands here to `found`, or a run of the same, and return where it ends.
+
+        Where that is beyond the data, nothing was added, and it is how much is needed for another look.
+        """
+
+
+class FujinCodec(OpcodeCodec[Request]):
+    """One stream's input. `meta_bytes` tells for the name of a reader how long the meta of its messages is."""
+
+    def __init__(self, message_bytes_max: int, meta_bytes: Callable[[str], int]) -> None:
+        super().__init__()
+        self._message_bytes_max = message_bytes_max
+        self._meta_bytes_of = meta_bytes
+        self._meta_bytes = 0
+        self.role = Role.NEW
+
+    def _parse_one(self, data: bytes, at: int, found: list[Request]) -> int:
+        opcode = data[at]
+        if opcode not in _ALLOWED[self.role]:
+            raise _misplaced(opcode, self.role)
+        return _PARSERS[opcode](self, data, at, found)
+
+    def _connect_writer(self, data: bytes, at: int, found: list[Request]) -> int:
+        stop = at + _HEAD_BYTES
+        if stop <= len(data):
+            self.role = Role.WRITER
+            found.append(ConnectWriter(U32.unpack_from(data, at + 1)[0]))
+        return stop
+
+    def _connect_reader(self, data: bytes, at: int, found: list[Request]) -> int:
+        begin = at + 1 + U32.size
+        if begin > len(data):
+            return begin
+        size: int = U32.unpack_from(data, at + 1)[0]
+        if size > TOPIC_BYTES_MAX:
+            text = _TOPIC_TOO_LARGE
+            raise Refused(Code.TOO_LARGE, text, reader_connected(False, 0, Code.TOO_LARGE, text))
+        stop = begin + size + 1
+        if stop > len(data):
+            return stop
+        kind = data[stop - 1]
+        if kind > 1:
+            text = f"reader type {kind} is neither 0, subscriber, nor 1, consumer"
+            raise Refused(Code.BAD_READER_TYPE, text, reader_connected(False, 0, Code.BAD_READER_TYPE, text))
+        name = _text(data[begin : stop - 1])
+        self.role = Role.CONSUMER if kind else Role.SUBSCRIBER
+        self._meta_bytes = self._meta_bytes_of(name)
+        found.append(ConnectReader(name, self.role))
+        return stop
+
+    def _write(self, data: bytes, at: int, found: list[Request]) -> int:
+        place = at + _HEAD_BYTES + U32.size
+        if place > len(data):
+            return place
+        size: int = U32.unpack_from(data, at + _HEAD_BYTES)[0]
+        if size > TOPIC_BYTES_MAX:
+            raise self._too_large(data, at, _TOPIC_TOO_LARGE)
+        begin = place + size + U32.size
+        if begin > len(data):
+            return begin
+        length: int = U32.unpack_from(data, place + size)[0]
+        if length > self._message_bytes_max:
+            raise self._too_large(data, at, f"a message has at most {self._message_bytes_max} bytes")
+        if begin + length > len(data):
+            return begin + length
+        ids: list[bytes] = []
+        messages: list[bytes] = []
+        stop = self._writes(data, at, data[at + _HEAD_BYTES : place + size], ids, messages)
+        found.append(Write(b"".join(ids), _text(data[place : place + size]), Batch.of(messages)))
+        return stop
+
+    def _too_large(self, data: bytes, at: int, text: str) -> Refused:
+        ids = data[at + 1 : at + _HEAD_BYTES]
+        return Refused(Code.TOO_LARGE, text, answers(Reply.WRITTEN, ids, Code.TOO_LARGE, text))
+
+    def _writes(self, data: bytes, at: int, topic: bytes, ids: list[bytes], messages: list[bytes]) -> int:
+        """The whole writes to one topic, given with its length, from here on; returns where they end."""
+        end = len(data)
+        skip = _HEAD_BYTES + len(topic)
+        head = skip + U32.size
+        while at + head <= end and data[at] == Opcode.WRITE and data.startswith(topic, at + _HEAD_BYTES):
+            (length,) = U32.unpack_from(data, at + skip)
+            frame = head + length
+            if length > self._message_bytes_max or at + frame > end:
+                break
+            second = at + frame
+            count = 1
+            if data.startswith(data[at + _HEAD_BYTES : at + head], second + _HEAD_BYTES):
+                # All but the correlation id is the same: perhaps in those behind it too.
+                count = min(alike(data, at, frame, 1), alike(data, at + _HEAD_BYTES, frame, head - _HEAD_BYTES))
+            if count > 1:
+                view = memoryview(data)[at : at + frame * count]
+                ids.append(_column(data, at + 1, frame, count))
+                messages += [message for (message,) in Struct(f"{head}x{length}s").iter_unpack(view)]
+                at += frame * count
+            else:
+                ids.append(data[at + 1 : at + _HEAD_BYTES])
+                messages.append(data[at + head : second])
+                at = second
+        return at
+
+    def _transaction(self, data: bytes, at: int, found: list[Request]) -> int:
+        stop = at + _HEAD_BYTES
+        if stop <= len(data):
+            found.append(_TRANSACTION[data[at]](data[at + 1 : stop]))
+        return stop
+
+    def _fetch(self, data: bytes, at: int, found: list[Request]) -> int:
+        stop = at + 1 + U32.size
+        if stop <= len(data):
+            found.append(Fetch(U32.unpack_from(data, at + 1)[0]))
+        return stop
+
+    def _acknowledge(self, data: bytes, at: int, found: list[Request]) -> int:
+        opcode, frame = data[at], _HEAD_BYTES + self._meta_bytes
+        end = len(data)
+        if at + frame > end:
+            return at + frame
+        ids: list[bytes] = []
+        numbers: list[int] = []
+        while at + frame <= end and data[at] == opcode:
+            count = alike(data, at, frame, 1)
+            ids.append(_column(data, at + 1, frame, count))
+            if self._meta_bytes:
+                view = memoryview(data)[at : at + frame * count]
+                numbers += [number for (number,) in _ACKNOWLEDGE.iter_unpack(view)]
+            at += frame * count
+        found.append(Acknowledge(b"".join(ids), numbers, opcode == Opcode.NACK))
+        return at
+
+    def _disconnect(self, data: bytes, at: int, found: list[Request]) -> int:
+        self.role = Role.GONE
+        found.append(Disconnect())
+        return at + 1
+
+
+_ACKNOWLEDGE: Final = Struct(f">{_HEAD_BYTES}xQ")
+assert _ACKNOWLEDGE.size == _HEAD_BYTES + META.size
+
+_TRANSACTION: Final[dict[int, Callable[[bytes], Request]]] = {
+    Opcode.BEGIN: Begin,
+    Opcode.COMMIT: Commit,
+    Opcode.ROLLBACK: Rollback,
+}
+
+_PARSERS: Final[dict[int, Callable[[FujinCodec, bytes, int, list[Request]], int]]] = {
+    Opcode.CONNECT_WRITER: FujinCodec._connect_writer,
+    Opcode.CONNECT_READER: FujinCodec._connect_reader,
+    Opcode.WRITE: FujinCodec._write,
+    Opcode.BEGIN: FujinCodec._transaction,
+    Opcode.COMMIT: FujinCodec._transaction,
+    Opcode.ROLLBACK: FujinCodec._transaction,
+    Opcode.FETCH: FujinCodec._fetch,
+    Opcode.ACK: FujinCodec._acknowledge,
+    Opcode.NACK: FujinCodec._acknowledge,
+    Opcode.DISCONNECT: FujinCodec._disconnect,
+}
+
+
+def _misplaced(opcode: int, role: Role) -> Refused:
+    if opcode not in _PARSERS:
+        return Refused(Code.UNKNOWN_OPCODE, f"opcode {opcode} is not a client's")
+    return Refused(Code.OUT_OF_PLACE, f"{Opcode(opcode).name} in a stream that is {role.name}")
+
+
+def _text(data: bytes) -> str:
+    """A name; what is not UTF-8 in it stays recognisable, and no name can have it."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _column(data: bytes, at: int, frame: int, count: int) -> bytes:
+    """The four bytes that stand at the same place of each of `count` frames."""
+    if count == 1:
+        return data[at : at + ID_BYTES]
+    found = bytearray(ID_BYTES * count)
+    for byte in range(ID_BYTES):
+        found[byte::ID_BYTES] = data[at + byte : at + frame * count : frame][:count]
+    return bytes(found)

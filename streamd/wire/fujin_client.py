@@ -1,0 +1,222 @@
+"""The client's half of Fujin: requests to bytes, and what the server sends to replies.
+
+A run of messages becomes one `Messages` with one batch, and a run of like answers one `Answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from streamd.batch import Batch, Buffer
+from streamd.wire import WireError
+from streamd.wire.fujin import Opcode, OpcodeCodec
+from streamd.wire.fujin_replies import META, U32, Code, Reply
+
+DISCONNECT: Final = bytes((Opcode.DISCONNECT,))
+PONG: Final = bytes((Opcode.PING,))
+
+
+def connect_writer(writer: int) -> bytes:
+    """This stream writes."""
+    return bytes((Opcode.CONNECT_WRITER,)) + U32.pack(writer)
+
+
+def connect_reader(name: str, *, consumer: bool) -> bytes:
+    """This stream reads: what it fetches, or, where it is no consumer, all that comes."""
+    return bytes((Opcode.CONNECT_READER,)) + _string(name.encode()) + bytes((consumer,))
+
+
+def write(id: int, topic: str, message: Buffer) -> bytes:
+    """One message."""
+    return writes(id, topic, [message])
+
+
+def writes(first_id: int, topic: str, messages: Sequence[Buffer]) -> bytes:
+    """Messages for one topic, with ids that count from the first one on and begin anew behind the last there is."""
+    opcode, name, pack = bytes((Opcode.WRITE,)), _string(topic.encode()), U32.pack
+    return b"".join(
+        [
+            part
+            for id, message in enumerate(messages, first_id)
+            for part in (opcode, pack(id & 0xFFFFFFFF), name, pack(len(message)), message)
+        ]
+    )
+
+
+def begin(id: int) -> bytes:
+    """Begin a transaction."""
+    return bytes((Opcode.BEGIN,)) + U32.pack(id)
+
+
+def commit(id: int) -> bytes:
+    """Commit it."""
+    return bytes((Opcode.COMMIT,)) + U32.pack(id)
+
+
+def rollback(id: int) -> bytes:
+    """Roll it back."""
+    return bytes((Opcode.ROLLBACK,)) + U32.pack(id)
+
+
+def fetch(messages: int) -> bytes:
+    """So many more messages may come."""
+    return bytes((Opcode.FETCH,)) + U32.pack(messages)
+
+
+def acknowledge(id: int, meta: bytes, *, back: bool = False) -> bytes:
+    """A message is done with, or, `back`, to be delivered again. Its meta is empty where there is none."""
+    return bytes((Opcode.NACK if back else Opcode.ACK,)) + U32.pack(id) + meta
+
+
+def _string(data: bytes) -> bytes:
+    return U32.pack(len(data)) + data
+
+
+class Connected(NamedTuple):
+    """The reader is connected, or why not."""
+
+    auto_commit: bool
+    meta_bytes: int
+    code: int
+    text: str
+
+
+class Answers(NamedTuple):
+    """The same answer to several commands: WRITTEN, ACKNOWLEDGED, GIVEN_BACK, BEGUN, COMMITTED or ROLLED_BACK."""
+
+    reply: Reply
+    ids: list[int]
+    code: int = Code.NONE
+    text: str = ""
+
+
+class Messages(NamedTuple):
+    """Messages, and the metas to acknowledge them by: none where that need not be."""
+
+    metas: list[bytes]
+    batch: Batch
+
+
+class Told(NamedTuple):
+    """What has no more to say: DISCONNECTED, PING or STOP."""
+
+    reply: Reply
+
+
+Event = Connected | Answers | Messages | Told
+
+
+class FujinReplies(OpcodeCodec[Event]):
+    """What comes from the server in one stream. Of a message larger than the limit nothing more is read."""
+
+    def __init__(self, message_bytes_max: int) -> None:
+        super().__init__()
+        self._message_bytes_max = message_bytes_max
+        self._meta_bytes = 0
+
+    def _parse_one(self, data: bytes, at: int, found: list[Event]) -> int:
+        parse = _PARSERS.get(data[at])
+        if parse is None:
+            raise WireError(f"reply {data[at]} is not a server's")
+        return parse(self, data, at, found)
+
+    def _connected(self, data: bytes, at: int, found: list[Event]) -> int:
+        stop, code, text = self._error(data, at + 3)
+        if stop <= len(data):
+            auto_commit, self._meta_bytes = bool(data[at + 1]), data[at + 2]
+            found.append(Connected(auto_commit, self._meta_bytes, code, text))
+        return stop
+
+    def _answer(self, data: bytes, at: int, found: list[Event]) -> int:
+        stop, code, text = self._error(data, at + 1 + U32.size)
+        if stop <= len(data):
+            _answered(found, Answers(Reply(data[at]), [U32.unpack_from(data, at + 1)[0]], code, text))
+        return stop
+
+    def _transaction(self, data: bytes, at: int, found: list[Event]) -> int:
+        stop = at + 1 + U32.size
+        if stop <= len(data):
+            _answered(found, Answers(Reply(data[at]), [U32.unpack_from(data, at + 1)[0]]))
+        return stop
+
+    def _messages(self, data: bytes, at: int, found: list[Event]) -> int:
+        """All whole messages from here on."""
+        end = len(data)
+        head = 1 + self._meta_bytes + U32.size
+        metas: list[bytes] = []
+        messages: list[bytes] = []
+        while True:
+            stop = at + head
+            if stop <= end:
+                (length,) = U32.unpack_from(data, stop - U32.size)
+                if messages and length > self._message_bytes_max:
+                    # Those before it count: it is looked at again alone.
+                    break
+                stop += self._checked(length)
+            if stop > end:
+                break
+            if self._meta_bytes:
+                metas.append(data[at + 1 : at + 1 + self._meta_bytes])
+            messages.append(data[at + head : stop])
+            at = stop
+            if at >= end or data[at] != Reply.MESSAGE:
+                break
+        if messages:
+            found.append(Messages(metas, Batch.of(messages)))
+            # What is not whole is looked at again by the loop that called this.
+            return at
+        return stop
+
+    def _told(self, data: bytes, at: int, found: list[Event]) -> int:
+        found.append(Told(Reply(data[at])))
+        return at + 1
+
+    def _checked(self, size: int) -> int:
+        if size > self._message_bytes_max:
+            raise WireError(f"{size} bytes in one piece, {self._message_bytes_max} at most")
+        return size
+
+    def _error(self, data: bytes, at: int) -> tuple[int, int, str]:
+        """Where an error code and the text behind it end, and what they are; where they would end, if they are cut."""
+        if at >= len(data):
+            return at + 1, Code.NONE, ""
+        code = data[at]
+        begin = at + 1
+        if code == Code.NONE:
+            return begin, code, ""
+        begin += U32.size
+        if begin > len(data):
+            return begin, code, ""
+        stop = begin + self._checked(U32.unpack_from(data, begin - U32.size)[0])
+        return stop, code, data[begin:stop].decode("utf-8", "replace")
+
+
+def _answered(found: list[Event], answer: Answers) -> None:
+    """One more answer: where it is like the last one, they are one."""
+    last = found[-1] if found else None
+    if isinstance(last, Answers) and last._replace(ids=answer.ids) == answer:
+        last.ids.extend(answer.ids)
+    else:
+        found.append(answer)
+
+
+_PARSERS: Final[dict[int, Callable[[FujinReplies, bytes, int, list[Event]], int]]] = {
+    Reply.READER_CONNECTED: FujinReplies._connected,
+    Reply.WRITTEN: FujinReplies._answer,
+    Reply.MESSAGE: FujinReplies._messages,
+    Reply.ACKNOWLEDGED: FujinReplies._answer,
+    Reply.GIVEN_BACK: FujinReplies._answer,
+    Reply.BEGUN: FujinReplies._transaction,
+    Reply.COMMITTED: FujinReplies._transaction,
+    Reply.ROLLED_BACK: FujinReplies._transaction,
+    Reply.DISCONNECTED: FujinReplies._told,
+    Reply.PING: FujinReplies._told,
+    Reply.STOP: FujinReplies._told,
+}
+
+
+def number_of(meta: bytes) -> int:
+    """The record's number, which our meta is."""
+    number: int = META.unpack(meta)[0]
+    return number
