@@ -30,6 +30,9 @@ RECORD_BYTES: Final = 100
 TOPIC: Final = "bench"
 _PUBLISH_AT_ONCE: Final = 50_000
 
+# Spark tells of a query that is stopped in the middle as of an error.
+_CONFIG: Final = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "FATAL"}
+
 # What values are used for: an answer that can't be had without looking at each of them.
 USE: Final = "sum(length(value)) AS bytes, sum(ascii(value)) AS firsts, count(*) AS n"
 
@@ -153,9 +156,7 @@ def main() -> int:
         daemon.start()
         try:
             publish(daemon, options.records)
-            spark = streamd.spark.session(
-                "streamd benchmarks", "local[2]", {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-            )
+            spark = streamd.spark.session("streamd benchmarks", "local[2]", _CONFIG)
             parquet = f"{Path(directory).resolve()}/parquet"
             reader = spark.read.format("streamd").option("path", str(daemon.data_dir)).option("topic", TOPIC)
             reader.load().write.parquet(parquet)

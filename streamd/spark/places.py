@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -43,6 +42,13 @@ class Losses:
         self._skip = on_data_loss == "skip"
         self.records = 0
 
+    def retained(self, info: Info, first: int, end: int) -> int:
+        """The first record of a range that is still there; its end where none is."""
+        begin = max(first, min(info.first_number, end))
+        if begin > first:
+            self.truncated(info.name, first, begin)
+        return begin
+
     def truncated(self, topic: str, first: int, end: int) -> None:
         """These were truncated, or have expired."""
         if not self._skip:
@@ -67,22 +73,27 @@ class Losses:
 def chosen(storage: Storage, options: ReadOptions) -> list[Info]:
     """The topics to read, as they are now. One that is named has to be there."""
     if options.pattern is not None:
-        return sorted([info for info in storage.segments() if options.selects(info.name)], key=lambda info: info.name)
+        found = sorted([info for info in storage.segments() if options.selects(info.name)], key=_name)
+        for option, place in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+            for name in place.numbers.keys() - set(map(_name, found)):
+                raise OptionError(f"{option} names {name!r}, which is no topic that is read: leave it out")
+        return found
     known = {info.name: info for info in storage.named(options.topics)}
     for name in options.topics:
         if name not in known:
-            near = get_close_matches(name, [info.name for info in storage.segments()], 1)
+            near = get_close_matches(name, map(_name, storage.segments()), 1)
             raise OptionError(f"there is no topic {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     return [known[name] for name in options.topics]
 
 
+def _name(info: Info) -> str:
+    return info.name
+
+
 def batch_ranges(storage: Storage, options: ReadOptions, bounds: Bounds, losses: Losses) -> list[Range]:
     """What a batch reads. `bounds` come from the query's filters: what they leave out is not missed."""
-    infos = chosen(storage, options)
-    _check_named(options.starting, "startingOffsets", infos)
-    _check_named(options.ending, "endingOffsets", infos)
     ranges = []
-    for info in infos:
+    for info in chosen(storage, options):
         if not bounds.may_have(info.name):
             continue
         first = number_of(storage, info, options.starting, "startingOffsets")
@@ -90,19 +101,10 @@ def batch_ranges(storage: Storage, options: ReadOptions, bounds: Bounds, losses:
         if first > end and options.starting.numbers and options.ending.numbers:
             raise OptionError(f"topic {info.name!r}: startingOffsets, {first}, is behind endingOffsets, {end}")
         first, end = bounds.numbers(storage, info, first, end)
-        lost = min(info.first_number, end)
-        if first < lost:
-            losses.truncated(info.name, first, lost)
-            first = lost
+        first = losses.retained(info, first, end)
         if first < end:
             ranges.append(range_of(info, first, end))
     return ranges
-
-
-def _check_named(place: Place, option: str, infos: Sequence[Info]) -> None:
-    missing = set(place.numbers) - {info.name for info in infos}
-    if missing:
-        raise OptionError(f"{option} names {min(missing)!r}, which is no topic that is read: leave it out")
 
 
 def number_of(storage: Storage, info: Info, place: Place, option: str) -> int:

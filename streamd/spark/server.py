@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NoReturn, TypeVar
 
 from streamd.client.blocking import StorageClient
@@ -30,8 +31,9 @@ class ServerStorage:
         self._client.connect()
 
     def close(self) -> None:
-        """Hang up."""
-        self._client.close()
+        """Hang up. A connection that is lost already is nobody's trouble."""
+        with suppress(ClientError):
+            self._client.close()
 
     def refresh(self) -> None:
         """Every answer tells how things are when it is given."""

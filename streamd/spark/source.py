@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -54,13 +54,15 @@ class StreamdSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For ``df.write``."""
-        writer: DataSourceWriter = _sink().writer(schema, self.options, overwrite)
-        return writer
+        from streamd.spark import sink
+
+        return sink.writer(schema, self.options, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For ``df.writeStream``."""
-        writer: DataSourceStreamWriter = _sink().stream_writer(schema, self.options, overwrite)
-        return writer
+        from streamd.spark import sink
+
+        return sink.stream_writer(schema, self.options, overwrite)
 
 
 def check_columns(schema: StructType) -> None:
@@ -73,14 +75,3 @@ def check_columns(schema: StructType) -> None:
             raise OptionError(f"the schema has {each.name} {each.dataType.simpleString()}: take columns out of {told}")
     if len(set(schema.names)) < len(schema.names):
         raise OptionError("the schema names a column twice")
-
-
-def _sink() -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module("streamd.spark.sink")
-    except ModuleNotFoundError as error:
-        if error.name != "streamd.spark.sink":
-            raise
-        raise OptionError("this version of streamd can be read with Spark, and not written to")

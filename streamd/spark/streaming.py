@@ -62,11 +62,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions: Positions = {}
         for info in chosen(storage, self._options):
             first = number_of(storage, info, self._options.starting, "startingOffsets")
-            lost = 0
-            if first < info.first_number:
-                losses.truncated(info.name, first, info.first_number)
-                lost, first = info.first_number - first, info.first_number
-            positions[info.name] = Position(info.id, first, first, lost)
+            begin = losses.retained(info, first, info.number)
+            positions[info.name] = Position(info.id, begin, begin, begin - first)
         return encode(positions)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -122,10 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except NoSuchSegment:
                 losses.deleted(name, first, again=False)
                 continue
-            lost = min(info.first_number, last.next)
-            if first < lost:
-                losses.truncated(name, first, lost)
-                first = lost
+            first = losses.retained(info, first, last.next)
             if first < last.next:
                 ranges.append(range_of(info, first, last.next))
         return [*partitions(storage, ranges, self._options)]
@@ -166,12 +160,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             elif info.id != position.id:
                 losses.deleted(name, position.next, again=True)
                 heads[name] = Position(info.id, info.first_number, info.first_number, position.lost)
-            elif info.first_number > position.next:
-                losses.truncated(name, position.next, info.first_number)
-                lost = position.lost + info.first_number - position.next
-                heads[name] = position._replace(next=info.first_number, lost=lost)
             else:
-                heads[name] = position
+                first = losses.retained(info, position.next, info.first_number)
+                heads[name] = position._replace(next=first, lost=position.lost + first - position.next)
         for name in sorted(infos.keys() - begin.keys()):
             first = infos[name].first_number
             heads[name] = Position(infos[name].id, first, first, 0)
