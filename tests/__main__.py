@@ -1,8 +1,9 @@
 """Runs the tests under trial and ends with one plain line: ``N passed, N failed``.
 
-``python -m tests [module or class …]``. Without arguments all of them run, those of Spark beside the others: they wait
-for Java most of the time. The figures are trial's own, from its last lines; where trial ends without one (it crashed),
-there is no such line and the exit status is not 0. The line before it says what was not tried for want of a browser.
+``python -m tests [module or class …]``. Without arguments all of them run, those of Spark and of the store beside the
+others: the first wait for Java most of the time, the second do nothing but compute. The figures are trial's own, from
+its last lines; where trial ends without one (it crashed), there is no such line and the exit status is not 0. The line
+before it says what was not tried for want of a browser.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack
 from tempfile import TemporaryFile
 
 import tests
 from tests.http.browser import find_browser
 
 _SUMMARY = re.compile(r"^(PASSED|FAILED)(?: \((.*)\))?$")
-_BESIDE = "spark"
+_BESIDE = ("spark", "store")
 
 
 def counts(line: str) -> Counter[str] | None:
@@ -40,7 +42,7 @@ def summary(counted: Counter[str]) -> str:
 def modules() -> list[str]:
     """All tests but those that run beside the others."""
     names = [each.name for each in pkgutil.iter_modules(tests.__path__) if each.ispkg or each.name.startswith("test_")]
-    return [f"tests.{name}" for name in names if name != _BESIDE]
+    return [f"tests.{name}" for name in names if name not in _BESIDE]
 
 
 def trial(where: str, names: list[str]) -> list[str]:
@@ -49,21 +51,22 @@ def trial(where: str, names: list[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run trial, show what it says as it says it, what the one beside said behind it, and add the line."""
+    """Run trial, show what it says as it says it, what those beside said behind it, and add the line."""
     ended: list[Counter[str] | None] = []
     status = 0
-    with TemporaryFile("w+", errors="backslashreplace") as said:
-        beside = None
-        if not arguments:
-            command = trial(f".trial-{_BESIDE}", [f"tests.{_BESIDE}"])
-            beside = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+    with ExitStack() as stack:
+        beside = []
+        for name in () if arguments else _BESIDE:
+            said = stack.enter_context(TemporaryFile("w+", errors="backslashreplace"))
+            command = trial(f".trial-{name}", [f"tests.{name}"])
+            beside.append((subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT), said))
         command = trial(".trial", arguments or modules())
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="backslashreplace") as first:
             assert first.stdout is not None
             ended.append(show(first.stdout))
         status |= first.returncode
-        if beside is not None:
-            status |= beside.wait()
+        for process, said in beside:
+            status |= process.wait()
             said.seek(0)
             ended.append(show(said))
     if not arguments and find_browser() is None:
