@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 
 from streamd.interfaces import Core
+from streamd.metrics import Traffic
 from streamd.protocols.base import StreamProtocol
 
 
@@ -22,6 +23,8 @@ class StreamFactory(Factory, metaclass=ABCMeta):
         self.core = core
         self.connections: set[StreamProtocol] = set()
         self._drained: list[Deferred[None]] = []
+        self.traffic = Traffic()
+        """What is counted of the protocol, on all its endpoints together: known with the first connection."""
 
     @abstractmethod
     def build(self) -> StreamProtocol:
@@ -38,18 +41,19 @@ class StreamFactory(Factory, metaclass=ABCMeta):
         protocol = self.build()
         protocol.factory = self
         protocol.address = address
+        self.traffic = self.core.load.traffic_of(protocol.name)
         return protocol
 
     def joined(self, protocol: StreamProtocol) -> None:
         """A connection is up."""
         self.connections.add(protocol)
-        protocol.traffic.connections += 1
-        protocol.traffic.connected += 1
+        self.traffic.connections += 1
+        self.traffic.connected += 1
 
     def left(self, protocol: StreamProtocol) -> None:
         """A connection is gone."""
         self.connections.discard(protocol)
-        protocol.traffic.connections -= 1
+        self.traffic.connections -= 1
         self.core.load.leave(protocol.address)
         if not self.connections:
             drained, self._drained = self._drained, []
