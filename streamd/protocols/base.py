@@ -357,7 +357,8 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         if self._advancing:
             return
         self._advancing = True
-        if self._permits.is_stale:
+        if self._permits.is_stale and self._phase is not Phase.GREETING:
+            # Not before the first bytes: a transport may resume us while its handshake goes on.
             self.identify()
         try:
             begun = sent_bytes = 0

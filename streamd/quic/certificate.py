@@ -40,7 +40,7 @@ class ServerCertificate:
     key: Any = field(repr=False)
     certificate: x509.Certificate
     chain: tuple[x509.Certificate, ...] = ()
-    files: tuple[str, str | None] | None = None
+    files: tuple[str, str | None] | None = field(default=None, repr=False, compare=False)
     """Where it was read from."""
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from random import Random
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import DatagramProtocol
 
+from streamd.quic.certificate import self_signed
+from streamd.quic.client import Trust
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.quic.flow import BoundedConnection, configuration
 from streamd.quic.interfaces import QuicClosed
@@ -224,3 +227,30 @@ class ListenerTests(QuicCase):
             taken.bind(("127.0.0.1", 0))
             endpoint = QuicServerEndpoint(self.reactor, taken.getsockname()[1], certificate=self.certificate)
             await self.assertFailure(endpoint.listen(Recorders()), CannotListenError)
+
+
+class RereadTests(QuicCase):
+    """A certificate that changes while the port is open."""
+
+    async def test_reread(self) -> None:
+        """New connections see what is in the files now; one that is there goes on with what it has."""
+        directory = self.mktemp()
+        os.mkdir(directory)
+        first, path = self_signed(directory)
+        endpoint = QuicServerEndpoint(self.reactor, 0, certificate=first, settings=QuicSettings(alpn=("test",)))
+        port: Any = await endpoint.listen(Recorders(Echo))
+        self.ports.append(port)
+        before = await self.dial(port.getHost().port, trust=self.trusting(path))
+        os.unlink(path)
+        following, _ = self_signed(directory)
+        endpoint.reread()()
+        after = await self.dial(port.getHost().port, trust=self.trusting(path))
+        shown = [each.peerCertificate for each in (before, after)]
+        self.assertEqual(shown, [first.certificate, following.certificate])
+        client = HalfRecorder()
+        before.openStream(client).write(b"still here")
+        await self.until(lambda: client.data == b"still here")
+
+    def trusting(self, path: str) -> Trust:
+        with open(path, "rb") as file:
+            return Trust(file.read())

@@ -8,7 +8,7 @@ from streamd.interfaces import Core
 from streamd.load import Load
 from streamd.protocols.sesp import SespFactory
 from streamd.quic.interfaces import IQuicConnection
-from streamd.settings import Limits, StoreSettings
+from streamd.settings import AccessRule, Limits, StoreSettings
 from streamd.store import Store, open_store
 from tests.quic.case import HalfRecorder, Paused, QuicCase
 
@@ -70,6 +70,17 @@ class SespTests(QuicCase):
         self.assertEqual(long.data, b"-TooLong\n")
         good.transport.write(b"@t\n")
         await self.until(lambda: good.data == b"+\n+\n")
+
+    async def test_access(self) -> None:
+        """Rules for an address count here too."""
+        port = await self.listen(self.factory)
+        connection = await self.dial(port.getHost().port)
+        for network, told in (("127.0.0.0/8", b"+\n"), ("10.0.0.0/8", b"-NotAllowed\n")):
+            self.core.access.replace([AccessRule(who=f"net:{network}", allow=("create",))], self.reactor.seconds())
+            client = HalfRecorder()
+            connection.openStream(client).write(f"#{network[:2]}\n".encode())
+            await self.until(lambda client=client: len(client.data) > 1)  # type: ignore[misc]
+            self.assertEqual(client.data, told)
 
     async def test_drain(self) -> None:
         """At the daemon's end requests in progress are answered, then stream and connection are closed."""
