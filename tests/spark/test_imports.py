@@ -26,10 +26,11 @@ for each in pkgutil.walk_packages(streamd.__path__, "streamd."):
 
 class ImportTests(SynchronousTestCase):
     def test_named_nowhere(self) -> None:
-        """No module outside of it has an import of it, at whatever place in the code."""
+        """No module of the daemon has an import of it, at whatever place in the code."""
         looked_at = 0
         for path in (CHECKOUT / "streamd").rglob("*.py"):
-            if path.is_relative_to(CHECKOUT / "streamd" / "spark"):
+            # streamctl imports it, when a command is run that needs it.
+            if path.relative_to(CHECKOUT / "streamd").parts[0] in ("spark", "cli"):
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []

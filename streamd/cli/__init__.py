@@ -1,0 +1,74 @@
+"""``streamctl``: what an operator does with streamd from the command line.
+
+One module for each family of commands, named in `FAMILIES`. A family's ``add`` puts its commands on the parser; a
+command's ``run`` takes the parsed arguments and returns the exit status. What a command needs beyond the standard
+library it imports when it runs: ``streamctl --help`` is quick, and works without Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from streamd import __version__
+from streamd.cli.command import FAILED, INTERRUPTED, CommandError
+
+FAMILIES: Final = (
+    "streamd.cli.topics",
+    "streamd.cli.publish",
+    "streamd.cli.tail",
+    "streamd.cli.export",
+    "streamd.cli.top",
+    "streamd.cli.bench",
+    "streamd.cli.files",
+    "streamd.cli.config",
+)
+
+_EPILOG: Final = "streamctl COMMAND --help tells of one of them. See streamctl(1)."
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    made = argparse.ArgumentParser("streamctl", description="Work with streamd.", epilog=_EPILOG)
+    made.add_argument("--version", action="version", version=f"streamctl {__version__}")
+    commands = made.add_subparsers(metavar="COMMAND", required=True)
+    for family in FAMILIES:
+        import_module(family).add(commands)
+    return made
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line. What follows an option may belong to the list that stands before it, which argparse refuses.
+
+    A command that allows that names its list as ``more``.
+    """
+    made = parser()
+    chosen, rest = made.parse_known_args(arguments)
+    if rest and (not hasattr(chosen, "more") or any(word.startswith("-") and word != "-" for word in rest)):
+        made.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        getattr(chosen, chosen.more).extend(rest)
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status. What is wrong is said in one line."""
+    chosen = _parsed(arguments)
+    try:
+        status: int = chosen.run(chosen)
+        # Whoever reads it may have left; that shows only now.
+        sys.stdout.flush()
+        return status
+    except CommandError as error:
+        print(f"streamctl: {error}", file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python would complain of it once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED

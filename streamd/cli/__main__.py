@@ -1,0 +1,9 @@
+"""``python -m streamd.cli`` is ``streamctl``."""
+
+from __future__ import annotations
+
+import sys
+
+from streamd.cli import main
+
+sys.exit(main())

@@ -1,0 +1,44 @@
+"""What all commands share: exit statuses, errors, how data is printed, values of options."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from typing import Any, Final
+
+FAILED: Final = 1
+"""What was asked for could not be done."""
+USAGE: Final = 2
+"""The command line, or a file that it names, can't be used. Also what argparse exits with."""
+UNAVAILABLE: Final = 69
+"""Something is missing that the command needs: Spark, a Java, the daemon."""
+INTERRUPTED: Final = 130
+"""Ctrl-C."""
+
+SERVER: Final = "127.0.0.1:12345"
+"""Where a daemon that was told nothing else serves Pravega, and with it tools."""
+
+_SIZE: Final = re.compile(r"([0-9]{1,12})([kmg]?)", re.IGNORECASE)
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class CommandError(Exception):
+    """What is wrong, and what to do next, in one line."""
+
+    def __init__(self, text: str, status: int = FAILED) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def print_json(value: Any) -> None:
+    """Data for another program: one JSON document."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def size(text: str) -> int:
+    """A number of bytes on the command line: 67108864, 64m."""
+    found = _SIZE.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes, such as 67108864 or 64m")
+    return int(found[1]) * _UNITS[found[2].lower()]
