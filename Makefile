@@ -14,7 +14,7 @@ export PYTHONPATH := $(CURDIR)
 
 SOURCES := streamd pyspark_streamd tests benchmarks docs/examples setup.py twisted/plugins/streamd_plugin.py
 
-.PHONY: help run test lint format bench clean
+.PHONY: help run test lint format bench completion clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make lint    ruff and mypy --strict'
 	@echo 'make format  let ruff rewrite what make lint would complain of'
 	@echo 'make bench   run the benchmarks                (ARGS: see make bench ARGS=--help)'
+	@echo 'make completion   write what shells know of streamctl anew'
 	@echo 'make clean   remove everything that was made, but not your data'
 
 # Dependencies are installed again only when setup.py says so.
@@ -53,6 +54,9 @@ format: $(STAMP)
 
 bench: $(SPARK)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+completion: $(STAMP)
+	$(BIN)/python -m streamd.cli.completion etc/completion
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .trial _trial_temp*

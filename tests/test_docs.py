@@ -144,9 +144,9 @@ class ManualTests(SynchronousTestCase):
                     self.assertIn(f"At least {least}.", entry, each.name)
 
     def test_formatted(self) -> None:
-        """Both pages are free of what the formatter warns of; without one, they have only macros that there are."""
+        """The pages are free of what the formatter warns of; without one, they have only macros that there are."""
         groff = shutil.which("groff")
-        for name in ("streamd.8", "streamd.toml.5"):
+        for name in ("streamctl.1", "streamd.8", "streamd.toml.5"):
             used = set(re.findall(r"^\.(\w+)", page(name), re.MULTILINE))
             self.assertLessEqual(used, MACROS)
             if groff is not None:

@@ -82,7 +82,7 @@ class WheelTests(SynchronousTestCase):
         self.assertEqual(tops, {"streamd", "pyspark_streamd", "twisted", *made_of})
         modules = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd").rglob("*.py")}
         self.assertEqual({name for name in names if name.startswith("streamd/")}, {*modules, "streamd/py.typed"})
-        for page in ("man8/streamd.8", "man5/streamd.toml.5"):
+        for page in ("man1/streamctl.1", "man8/streamd.8", "man5/streamd.toml.5"):
             self.assertIn(f"streamd-{__version__}.data/data/share/man/{page}", names)
         self.check_sdist(made)
         python = self.install(wheel)
@@ -94,6 +94,7 @@ class WheelTests(SynchronousTestCase):
         with tarfile.open(sdist) as file:
             names = {name.partition("/")[2] for name in file.getnames()}
         wanted = {"LICENSE", "Makefile", "README.md", "etc/streamd.toml", "man/streamd.8", "man/streamd.toml.5"}
+        wanted |= {"man/streamctl.1", "etc/completion/streamctl.bash", "etc/completion/_streamctl"}
         self.assertEqual(wanted - names, set())
         self.assertIn("tests/test_wheel.py", names)
         self.assertIn("twisted/plugins/streamd_plugin.py", names)
@@ -106,5 +107,7 @@ class WheelTests(SynchronousTestCase):
         self.assertEqual(ended.returncode, 0, ended.stderr)
         for protocol in found_protocols():
             self.assertIn(f"--{protocol.name}=", ended.stdout)
+        told = self.run_in(self.directory, str(python.parent / "streamctl"), "--version")
+        self.assertEqual(told.stdout, f"streamctl {__version__}\n", told.stderr)
         # The page of twistd's own lists it too.
         self.assertIn("streamd", self.run_in(self.directory, str(python), "-c", script, "--help").stdout)
