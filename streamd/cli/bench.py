@@ -18,6 +18,7 @@ from streamd.cli.bench_plot import percentiles, plot
 from streamd.cli.command import print_json, size
 from streamd.cli.connect import add_server_options, pravega, sesp, storage
 from streamd.cli.show import amount, progress, say
+from streamd.cli.values import seconds
 
 _SECONDS: Final = 15.0
 _MESSAGE_BYTES: Final = 100
@@ -51,23 +52,13 @@ def add(commands: Any) -> None:
         "daemon of its own.",
     )
     parser.add_argument(
-        "--seconds", type=_seconds, default=_SECONDS, metavar="N", help="for each of the two writes (default: 15)"
+        "--seconds", type=seconds, default=_SECONDS, metavar="N", help="for each of the two writes (default: 15)"
     )
     parser.add_argument("--size", type=size, default=_MESSAGE_BYTES, metavar="BYTES", help="of a message (100)")
     parser.add_argument("--dir", metavar="DIR", help="where its store is made (default: the working directory)")
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
     add_server_options(parser)
     parser.set_defaults(run=run)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.1 to 3600")
-    return seconds
 
 
 def run(options: argparse.Namespace) -> int:
@@ -157,7 +148,7 @@ def _show(options: argparse.Namespace, published: Flow, read: Flow, latencies: l
         print(f"{name + ':':9} {rate:>12,.0f} messages/s  {amount(flow.bytes / flow.seconds):>10}/s", end="")
         print(f"  ({flow.messages:,} of {options.size} bytes in {flow.seconds:.1f} s)")
     print(f"latency:  {len(latencies):>12,} messages one at a time, each on disk before the next")
-    for name, seconds in percentiles(latencies).items():
-        print(f"  {name:7} {seconds * 1000:>10.3f} ms")
+    for name, latency in percentiles(latencies).items():
+        print(f"  {name:7} {latency * 1000:>10.3f} ms")
     print()
     print("\n".join(plot(latencies)))

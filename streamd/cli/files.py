@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streamd.cli.command import FAILED, CommandError, print_json
 from streamd.cli.show import Advance, amount, print_table, progress, say
 from streamd.cli.source import readable
+from streamd.cli.values import positive
 
 if TYPE_CHECKING:
     from streamd.store.backup_files import Manifest
@@ -29,7 +30,7 @@ def add(commands: Any) -> None:
     taking = _command(commands, "backup", "add a snapshot of a store, running or not, to a backup", backup)
     taking.add_argument("to", metavar="DIR", help="the backup; a new one where there is nothing yet")
     _add_path(taking)
-    taking.add_argument("--keep", type=_keep, metavar="N", help="then forget all snapshots but the last N")
+    taking.add_argument("--keep", type=positive, metavar="N", help="then forget all snapshots but the last N")
     taking.add_argument("--list", action="store_true", help="list the snapshots in it, and add none")
     restoring = _command(commands, "restore", "make a store of a snapshot", restore)
     restoring.add_argument("backup", metavar="BACKUP", help="the backup")
@@ -48,12 +49,6 @@ def _command(commands: Any, name: str, summary: str, run: Any) -> argparse.Argum
 
 def _add_path(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--path", metavar="DIR", default=_PATH, help="the store (default: %(default)s)")
-
-
-def _keep(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of snapshots, at least 1")
-    return int(text)
 
 
 # -- checking and repairing --------------------------------------------------------------------------------------------
@@ -147,7 +142,7 @@ def repair(options: argparse.Namespace) -> int:
     else:
         print(f"{options.path}: repaired; all that was cut is kept in {kept}")
         if not sound:
-            raise CommandError("something is still damaged: see 'streamctl verify', and restore a backup")
+            raise CommandError("more is damaged than could be seen before: run 'streamctl repair' again")
     return 0 if sound else FAILED
 
 

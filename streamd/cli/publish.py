@@ -14,6 +14,8 @@ from typing import Any, BinaryIO, Final
 from streamd.cli.command import USAGE, CommandError, print_json, size
 from streamd.cli.connect import add_server_options, pravega
 from streamd.cli.show import progress
+from streamd.client.blocking import PravegaClient
+from streamd.client.errors import Refused
 
 _READ_BYTES: Final = 256 << 10
 _MESSAGE_BYTES_MAX: Final = 8 << 20
@@ -68,9 +70,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _create(client: Any, topic: str) -> None:
-    from streamd.client.errors import Refused
-
+def _create(client: PravegaClient, topic: str) -> None:
     try:
         client.create(topic)
     except Refused as error:

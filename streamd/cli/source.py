@@ -64,6 +64,9 @@ def readable() -> Iterator[None]:
 
     try:
         yield
+    except BrokenPipeError:
+        # Not the store: whoever reads what is printed has left.
+        raise
     except NoSuchSegment as error:
         raise CommandError(f"there is no topic {error}: 'streamctl topics' with the same --path lists them")
     except RecordsTruncated as error:

@@ -6,11 +6,13 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.cli.messages import json_lines, raw_bytes, text_lines
 from streamd.cli.places import PLACE_HELP, place
 from streamd.cli.source import add_source_options, source
+from streamd.cli.values import whole
 
 if TYPE_CHECKING:
     from streamd.cli.source import Run, Source
@@ -31,19 +33,13 @@ def add(commands: Any) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on as messages come, until Ctrl-C")
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--from", dest="first", type=place, metavar="PLACE", help=PLACE_HELP.replace("%", "%%"))
-    begin.add_argument("-n", "--last", type=_count, metavar="N", help=f"the last N messages (default: {_LAST})")
-    parser.add_argument("-c", "--count", type=_count, metavar="N", help="end after N messages")
+    begin.add_argument("-n", "--last", type=whole, metavar="N", help=f"the last N messages (default: {_LAST})")
+    parser.add_argument("-c", "--count", type=whole, metavar="N", help="end after N messages")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--raw", action="store_true", help="the bytes as they are, with nothing between two messages")
     shape.add_argument("--json", action="store_true", help="print a JSON object for each message, one a line")
     add_source_options(parser)
     parser.set_defaults(run=run)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of messages")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if options.raw:
         shape = raw_bytes
     elif options.json:
-        shape = lambda run: json_lines(options.topic, run)  # noqa: E731
+        shape = partial(json_lines, options.topic)
     left = options.count
     with source(options) as found:
         for each in _runs(found, options):

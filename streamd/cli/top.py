@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streamd.cli.command import print_json
 from streamd.cli.show import amount, print_table
 from streamd.cli.source import add_source_options, source
+from streamd.cli.values import positive, seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,29 +42,13 @@ def add(commands: Any) -> None:
         description="Show the busiest topics, and what comes to them in a second, until Ctrl-C.",
     )
     parser.add_argument(
-        "--interval", type=_seconds, default=_INTERVAL_SECONDS, metavar="SECONDS", help="(default: %(default)s)"
+        "--interval", type=seconds, default=_INTERVAL_SECONDS, metavar="SECONDS", help="(default: %(default)s)"
     )
-    parser.add_argument("--looks", type=_number, metavar="N", help="end after N looks")
-    parser.add_argument("--rows", type=_number, default=_ROWS, metavar="N", help="topics shown (default: %(default)s)")
+    parser.add_argument("--looks", type=positive, metavar="N", help="end after N looks")
+    parser.add_argument("--rows", type=positive, default=_ROWS, metavar="N", help="topics shown (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each look, one a line")
     add_source_options(parser)
     parser.set_defaults(run=run)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.05 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.05 to 3600")
-    return seconds
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from streamd.cli.command import CommandError, print_json
 from streamd.cli.connect import add_server_options, sesp, storage
 from streamd.cli.show import amount, described, print_table
 from streamd.cli.source import add_source_options, readable, source
+from streamd.cli.values import whole
 
 
 def add(commands: Any) -> None:
@@ -24,9 +25,7 @@ def add(commands: Any) -> None:
     deleting.add_argument("--yes", action="store_true", help="do not ask")
     _changing(commands, "seal", "let topics take no more messages", seal)
     cutting = _changing(commands, "truncate", "drop the oldest messages of a topic", truncate, many=False)
-    cutting.add_argument(
-        "--before", type=_offset, required=True, metavar="OFFSET", help="the first message that is kept"
-    )
+    cutting.add_argument("--before", type=whole, required=True, metavar="OFFSET", help="the first message that is kept")
 
 
 def _reading(commands: Any, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
@@ -48,12 +47,6 @@ def _changing(commands: Any, name: str, summary: str, run: Any, *, many: bool = 
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
-
-
-def _offset(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no offset: a number from 0 on")
-    return int(text)
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,9 @@ from crc32c import crc32c
 
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import StoreUnusable
+from streamd.store.journal import FILE_NAME as JOURNAL_NAME
 from streamd.store.journal import TEMPORARY_SUFFIX
+from streamd.store.pack import FILE_NAME as PACK_NAME
 
 FORMAT: Final = 1
 PACKS: Final = "packs"
@@ -33,6 +36,7 @@ MANIFEST: Final = "manifest.json"
 _HEAD: Final = "backup.json"
 _LOCK: Final = "lock"
 _COPY_BYTES: Final = 4 << 20
+_FILE_NAME: Final = re.compile(rf"identity|catalog\.sqlite|journal/{JOURNAL_NAME.pattern}")
 
 Advance = Callable[[int], None]
 """Told how many more bytes are done."""
@@ -87,6 +91,9 @@ def decode_manifest(path: str, data: bytes) -> Manifest:
         if told["format"] != FORMAT:
             raise BackupError(f"{path}: the backup has format {told['format']}, this streamd reads {FORMAT}")
         files, packs = ({name: Stored(*each) for name, each in told[kind].items()} for kind in ("files", "packs"))
+        # Names become paths: none may lead elsewhere.
+        if not all(map(_FILE_NAME.fullmatch, files)) or not all(map(PACK_NAME.fullmatch, packs)):
+            raise ValueError("it names a file that no store has")
         return Manifest(told["name"], told["store"], told["sequence"], files, packs)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BackupError(f"{path}: damaged: {error}. Use another snapshot, and make a new backup") from error

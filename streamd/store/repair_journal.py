@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
+from typing import Final
 
 from crc32c import crc32c
 
@@ -28,6 +29,9 @@ from streamd.store.repair_kept import Kept, Step
 from streamd.store.replay import Replay, check_header, read_bytes
 from streamd.store.scan import Scanner, Window
 from streamd.store.segments import Segments
+
+_MARK_AT: Final = 12
+"""Where the file header has the mark of its frames."""
 
 
 @dataclass
@@ -134,6 +138,8 @@ class JournalRepair:
                 found.end = FILE_HEADER.size
         if reason is None and limit is not None and found.sequence == limit:
             return
+        if reason is None and scanner.damage is None and limit is None and successor is not None:
+            return  # nothing is wrong here; the next file can't even say where it begins, and is named for that
         behind = max(synced, scanner.synced_behind())
         if reason is None and successor is None and found.sequence >= behind:
             return  # the end, or a torn tail that nobody was told of
@@ -238,10 +244,8 @@ def _write_header(header: FileHeader, file: IDiskFile) -> None:
 def _entries(file: IDiskFile, begin: int) -> Iterator[tuple[Header, int, int, memoryview]]:
     """Entries in a file from a byte on, found by the mark of its frames: header, sequence, timestamp, body."""
     window = Window(file)
-    mark = bytes(file.read(FILE_HEADER.size, 4))
-    head = bytes(file.read(0, FILE_HEADER.size))
-    if len(head) == FILE_HEADER.size and any(head[12:16]) and mark != head[12:16]:
-        mark = head[12:16]
+    # As the first frame has it, or, where that is damaged, the file header.
+    mark = bytes(file.read(FILE_HEADER.size if _frame(window, FILE_HEADER.size) else _MARK_AT, 4))
     if len(mark) < 4 or not any(mark):
         return
     at = begin

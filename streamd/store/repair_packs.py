@@ -185,7 +185,8 @@ def _hole(segment: Segment, rows: list[Row], bad: Places, broadcast: tuple[int, 
         if row.pack == BROADCAST_PACK and broadcast[0] > row.position + max(segment.first_number - row.number, 0):
             gone = min(broadcast[0] - row.position, row.records)
             lost.append((max(row.number, segment.first_number), row.number + gone))
-            first_offset = row.offset + broadcast[1] - row.length
+            # Where only some of them are lost, the others begin where those of the broadcast segment do.
+            first_offset = row.offset + broadcast[1] - row.length if gone < row.records else -1
         elif (row.pack, row.position) in bad:
             lost.append((max(row.number, segment.first_number), end))
             first_offset = -1

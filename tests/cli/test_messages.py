@@ -9,13 +9,14 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as parquet
 
 from streamd.cli.places import END, FIRST, place
 from tests.cli.case import DaemonCase
-from tests.cli.run import environment
-from tests.daemon import CHECKOUT
+from tests.cli.run import ctl, environment
+from tests.daemon import CHECKOUT, Daemon
 
 
 class PublishTests(DaemonCase):
@@ -62,6 +63,38 @@ class PublishTests(DaemonCase):
             process.stdin.close()
             self.assertIn(b"3 messages published", process.stdout.read())
             self.assertEqual(process.wait(60), 0)
+
+    def test_restarted(self) -> None:
+        """The daemon is killed and started again between lines, and each is stored once."""
+        with TemporaryDirectory() as directory:
+            socket = f"unix:{directory}/socket"
+            daemon = Daemon(self.path(), "--pravega", socket)
+            self.addCleanup(daemon.close)
+            daemon.start()
+            with subprocess.Popen(
+                [sys.executable, "-m", "streamd.cli", "publish", "t", "--create", "--server", socket],
+                env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            ) as process:
+                self.addCleanup(process.kill)
+                assert process.stdin is not None and process.stdout is not None
+                for number in range(3):
+                    process.stdin.write(b"line %d\n" % number)
+                    process.stdin.flush()
+                    if number == 0:
+                        self.wait_for_topic(daemon)
+                    daemon.kill()
+                    daemon.start()
+                process.stdin.close()
+                self.assertEqual((process.stdout.read(), process.wait(60)), (b"t: 3 messages published\n", 0))
+            found = ctl("tail", "t", "--path", str(daemon.data_dir)).text
+            self.assertEqual(found, "line 0\nline 1\nline 2\n")
+
+    def wait_for_topic(self, daemon: Daemon) -> None:
+        """Until there is one: what makes a topic does not try again when it is told nothing."""
+        while not ctl("topics", "--json", "--path", str(daemon.data_dir)).json:
+            pass
 
     def test_refused(self) -> None:
         """No topic, no file, a message that is too large."""
@@ -140,6 +173,21 @@ class TailTests(DaemonCase):
                     self.assertEqual(process.stdout.readline(), b"two\n")
                     self.ctl("seal", "followed")
                 self.assertEqual((process.stdout.read(), process.wait(60)), (b"", 0))
+
+    def test_reader_leaves(self) -> None:
+        """Whoever reads what is printed may leave, as head does: nobody complains."""
+        self.publish("long", *[b"x" * 1000] * 1000)
+        for path in ((), ("--path", self.data)):
+            with subprocess.Popen(
+                [sys.executable, "-m", "streamd.cli", "tail", "long", "--from", "first", *path],
+                env={**os.environ, "PYTHONPATH": str(CHECKOUT), **environment(self.daemon)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            ) as process:
+                assert process.stdout is not None and process.stderr is not None
+                process.stdout.readline()
+                process.stdout.close()
+                self.assertEqual((process.stderr.read(), process.wait(60)), (b"", 1))
 
 
 class ExportTests(DaemonCase):

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.batch import Batch
 from streamd.store import Store, StoreUnusable
 from streamd.store.backup import take_backup
-from streamd.store.backup_files import Backup, BackupError, Manifest
+from streamd.store.backup_files import Backup, BackupError, Manifest, Stored, decode_manifest
 from streamd.store.backup_restore import check, choose, restore
 from streamd.store.disk import Disk
 from streamd.store.errors import NotAStore, StoreCorrupt
@@ -206,6 +206,9 @@ class RefusalTests(BackupCase):
             self.refused(BackupError, "damaged", restore, self.disk, backup, manifest, into, nothing)
             self.assertNotIn("identity" if not path.endswith("identity") else "lock", os.listdir(into))
             self.flip(path)
+        for name in ("../elsewhere", "journal/../../elsewhere", "/elsewhere"):
+            strange = replace(manifest, files={**manifest.files, name: Stored(1, 1)}).encode()
+            self.refused(BackupError, "a file that no store has", decode_manifest, "path", strange)
         self.flip(os.path.join(home, "manifest.json"), 40)
         self.refused(BackupError, "damaged", backup.manifests)
 

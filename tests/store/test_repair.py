@@ -25,7 +25,7 @@ from streamd.store.repair_kept import Step
 from streamd.store.verify import verify
 from tests.store.inline import DIRECTORY, JOURNAL, PACKS, Compactor, call, open_inline, result_of
 from tests.store.model import contents
-from tests.store.simulated import SimulatedDisk
+from tests.store.simulated import PowerCut, SimulatedDisk
 from tests.store.test_damage import SETTINGS, make
 
 NAME = "now"
@@ -347,3 +347,54 @@ class BroadcastTests(RepairCase):
                 had = {record[0]: record for record in self.whole[segment][1]}
                 for record in records:
                     self.assertEqual(record, had[record[0]], f"{name}: {segment}")
+
+
+class PowerTests(RepairCase):
+    """The power goes while a store is repaired: it can be repaired again, and nothing more is lost."""
+
+    def cut(self, change: Callable[[SimulatedDisk], None], step: int) -> int:
+        """Cut it at every so many calls of the disk; how often that was."""
+        disk = self.disk.kill()
+        change(disk)
+        with Repair(disk, DIRECTORY) as repair:
+            repair.examine()
+            begin = disk.calls
+            repair.apply(NAME)
+            calls = disk.calls - begin
+        store, _ = open_inline(disk, SETTINGS)
+        wanted = {name: records for name, (_, records, *_) in contents(store).items()}
+        rng = Random(6)
+        for call_ in range(0, calls, step):
+            disk = self.disk.kill()
+            change(disk)
+            with Repair(disk, DIRECTORY) as repair:
+                repair.examine()
+                disk.cut_power_at(disk.calls + 1 + call_, after=bool(rng.getrandbits(1)))
+                self.assertRaises(PowerCut, repair.apply, NAME)
+            disk = disk.crash(rng)
+            with Repair(disk, DIRECTORY) as repair:
+                if repair.examine():
+                    repair.apply("again")
+            self.assertTrue(is_sound(disk), f"call {call_}")
+            store, _ = open_inline(disk, SETTINGS)
+            found = {name: records for name, (_, records, *_) in contents(store).items()}
+            self.assertEqual(found, wanted, f"call {call_}")
+        return calls
+
+    def test_journal(self) -> None:
+        """A journal that is damaged in the middle."""
+        path = self.files(JOURNAL)[1]
+
+        def flip(disk: SimulatedDisk) -> None:
+            disk.content(path)[300] ^= 1
+
+        self.assertGreater(self.cut(flip, 1), 20)
+
+    def test_pack(self) -> None:
+        """A pack that is damaged."""
+        path = self.files(PACKS)[0]
+
+        def flip(disk: SimulatedDisk) -> None:
+            disk.content(path)[400] ^= 1
+
+        self.assertGreater(self.cut(flip, 1), 20)
