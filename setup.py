@@ -48,6 +48,7 @@ setup(
         ("share/zsh/site-functions", ["etc/completion/_streamctl"]),
         ("share/fish/vendor_completions.d", ["etc/completion/streamctl.fish"]),
     ],
+    entry_points={"console_scripts": ["streamctl = streamd.cli:main"]},
     install_requires=[
         "twisted>=24.11",
         "zope.interface>=6.0",
@@ -62,7 +63,6 @@ setup(
         "test": TEST,
         "dev": DEV,
     },
-    entry_points={"console_scripts": ["streamctl = streamd.cli:main"]},
     zip_safe=False,
     classifiers=[
         "Development Status :: 3 - Alpha",

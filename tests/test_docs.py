@@ -144,7 +144,7 @@ class ManualTests(SynchronousTestCase):
                     self.assertIn(f"At least {least}.", entry, each.name)
 
     def test_formatted(self) -> None:
-        """The pages are free of what the formatter warns of; without one, they have only macros that there are."""
+        """All pages are free of what the formatter warns of; without one, they have only macros that there are."""
         groff = shutil.which("groff")
         for name in ("streamctl.1", "streamd.8", "streamd.toml.5"):
             used = set(re.findall(r"^\.(\w+)", page(name), re.MULTILINE))

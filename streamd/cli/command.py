@@ -42,3 +42,16 @@ def size(text: str) -> int:
     if found is None or not int(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes, such as 67108864 or 64m")
     return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def check_server(server: str) -> None:
+    """Whether a daemon is there. Spark takes seconds to start: what would be in vain is told before."""
+    from streamd.client import ClientError, StorageClient
+
+    try:
+        with StorageClient(server):
+            pass
+    except ValueError as error:
+        raise CommandError(f"--server: {error}", USAGE)
+    except ClientError as error:
+        raise CommandError(f"no daemon at {server}, where its Pravega service should be: {error}", UNAVAILABLE)
