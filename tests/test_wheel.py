@@ -101,6 +101,7 @@ class WheelTests(SynchronousTestCase):
         wanted |= {"etc/systemd/streamd.service", "etc/systemd/streamd.socket", "packaging/install", "packaging/try.py"}
         wanted |= {"etc/prometheus/streamd.rules.yml", "etc/grafana/streamd.json", "streamd/http/static/index.html"}
         wanted |= {"man/streamctl.1", "etc/pipelines/sessions.toml", "etc/systemd/streamd-pipeline@.service"}
+        wanted |= {"man/streamctl.1", "etc/completion/streamctl.bash", "etc/completion/_streamctl"}
         self.assertEqual(wanted - names, set())
         self.assertIn("tests/test_wheel.py", names)
         self.assertIn("twisted/plugins/streamd_plugin.py", names)

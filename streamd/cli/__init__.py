@@ -17,7 +17,18 @@ from typing import Final
 from streamd import __version__
 from streamd.cli.command import FAILED, INTERRUPTED, CommandError
 
-FAMILIES: Final = ("streamd.cli.archive", "streamd.cli.pipeline")
+FAMILIES: Final = (
+    "streamd.cli.topics",
+    "streamd.cli.publish",
+    "streamd.cli.tail",
+    "streamd.cli.export",
+    "streamd.cli.top",
+    "streamd.cli.bench",
+    "streamd.cli.files",
+    "streamd.cli.config",
+    "streamd.cli.archive",
+    "streamd.cli.pipeline",
+)
 
 _EPILOG: Final = "streamctl COMMAND --help tells of one of them. See streamctl(1)."
 
@@ -32,9 +43,23 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line. What follows an option may belong to the list that stands before it, which argparse refuses.
+
+    A command that allows that names its list as ``more``.
+    """
+    made = parser()
+    chosen, rest = made.parse_known_args(arguments)
+    if rest and (not hasattr(chosen, "more") or any(word.startswith("-") and word != "-" for word in rest)):
+        made.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        getattr(chosen, chosen.more).extend(rest)
+    return chosen
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status. What is wrong is said in one line."""
-    chosen = parser().parse_args(arguments)
+    chosen = _parsed(arguments)
     try:
         status: int = chosen.run(chosen)
         # Whoever reads it may have left; that shows only now.

@@ -8,7 +8,8 @@ row has a checksum (`streamd.store.rowsum`), which is checked whenever the row i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from struct import iter_unpack, pack
 from typing import Any, Final, NamedTuple
@@ -156,6 +157,11 @@ class Catalog:
         finally:
             self._db.rollback()
 
+    def copy_to(self, target: sqlite3.Connection) -> None:
+        """Copy all of it into another database, as it is at one moment."""
+        self._db.backup(target)
+        target.commit()
+
     def close(self) -> None:
         """Let go of it."""
         self._db.close()
@@ -302,6 +308,18 @@ class Catalog:
         for table in self._parts:
             self._remove(table, "segment = ?", id)
 
+    # -- for a repair --------------------------------------------------------------------------------------------------
+
+    def fill(self, tables: Mapping[str, Iterable[tuple[Any, ...]]], covered: tuple[int, int, int], pack: int) -> None:
+        """Take up the rows of another catalog. This one must be new."""
+        for table, rows in tables.items():
+            if table == "extents":
+                self.add_extents(map(Row._make, rows))
+            else:
+                self._add(table, rows)
+        self.set_covered(*covered)
+        self._set("pack", pack)
+
     # -- extents and packs ---------------------------------------------------------------------------------------------
 
     def move_extents(self, moved: Moved) -> None:
@@ -396,7 +414,8 @@ class Catalog:
 
     def places(self) -> Iterator[tuple[int, int, int, int]]:
         """Segment, first number, count and pack of every extent, in order."""
-        yield from self._db.execute("SELECT segment, number, count, pack FROM extents ORDER BY segment, number")
+        for row in map(Row._make, self._rows("extents", "ORDER BY segment, number")):
+            yield row.segment, row.number, row.records, row.pack
 
     def extents_with_ends(self, pack: int) -> list[tuple[Row, int]]:
         """The extents in a pack, each with the offset at which its segment goes on behind it."""

@@ -17,18 +17,18 @@ from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownV
 from streamd.store.frame import READABLE, VERSION
 from streamd.store.journal import TEMPORARY_SUFFIX
 
-_IDENTITY: Final = "identity"
-_LOCK: Final = "lock"
+IDENTITY: Final = "identity"
+LOCK: Final = "lock"
 JOURNAL: Final = "journal"
 PACKS: Final = "packs"
 COMPACTOR_LOCK: Final = "compactor.lock"
 # What a directory may hold that is not a store yet: our own beginnings, and what file systems put there.
-_NOTHING: Final = {_LOCK, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"}
+_NOTHING: Final = {LOCK, IDENTITY + TEMPORARY_SUFFIX, "lost+found"}
 
 
 def read_identity(disk: IDisk, directory: str) -> bytes:
     """Which store this is."""
-    path = os.path.join(directory, _IDENTITY)
+    path = os.path.join(directory, IDENTITY)
     file = disk.open(path, writable=False)
     try:
         identity = json.loads(bytes(file.read(0, 4096)))
@@ -52,13 +52,13 @@ class DataDirectory:
         self._disk = disk
         disk.make_directory(path)
         names = disk.list_directory(path)
-        if _IDENTITY not in names and not _NOTHING.issuperset(names):
+        if IDENTITY not in names and not _NOTHING.issuperset(names):
             strange = sorted(set(names) - _NOTHING)
             raise NotAStore(
                 f"{path}: not a streamd data directory: it has no file 'identity', but holds {strange[0]!r}. "
                 "Give an empty or a new directory"
             )
-        lock = disk.lock(os.path.join(path, _LOCK))
+        lock = disk.lock(os.path.join(path, LOCK))
         if lock is None:
             raise StoreLocked(f"{path}: another streamd has this data directory")
         self._lock: IDiskFile = lock
@@ -71,8 +71,8 @@ class DataDirectory:
             raise
 
     def _identify(self, names: list[str]) -> bytes:
-        if _IDENTITY not in names:
-            return self._found(os.path.join(self.path, _IDENTITY))
+        if IDENTITY not in names:
+            return self._found(os.path.join(self.path, IDENTITY))
         store = read_identity(self._disk, self.path)
         # Whoever gave the file its name may have been killed before it was synced. Nothing else stands without it.
         self._disk.sync_directory(self.path)

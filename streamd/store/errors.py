@@ -94,7 +94,7 @@ class StoreCorrupt(StoreUnusable):
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(
             f"{path}: damaged at byte {position}: {reason}. This data was synced, so it is not cut off in silence. "
-            "Restore the file from a backup, or see 'corruption' in docs/operations.md"
+            "Restore a backup, or see what 'streamctl repair' can save, and 'corruption' in docs/operations.md"
         )
         self.path = path
         self.position = position

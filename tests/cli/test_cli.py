@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd import __version__
-from streamd.cli import FAMILIES, parser
+from streamd.cli import parser
 from streamd.cli.command import USAGE
 from streamd.cli.spark import in_short
 from tests.daemon import CHECKOUT
@@ -121,39 +119,3 @@ class UnitTests(SynchronousTestCase):
             command = [analyze, "verify", "--man=no", str(self.path)]
             ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""))
-
-
-class ManualTests(SynchronousTestCase):
-    """streamctl(1) against the parser."""
-
-    def setUp(self) -> None:
-        self.page = (CHECKOUT / "man" / "streamctl.1").read_text(encoding="utf-8")
-
-    def parsers(self, of: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-        """All parsers of commands."""
-        yield of
-        for action in of._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for each in action.choices.values():
-                    yield from self.parsers(each)
-
-    def test_options(self) -> None:
-        """It has an entry for each option and for no other, and the synopsis of each command names its own."""
-        synopsis = self.page.partition(".Sh DESCRIPTION")[0]
-        real: set[str] = set()
-        for each in self.parsers(parser()):
-            own = {option[2:] for action in each._actions for option in action.option_strings if option[:2] == "--"}
-            real |= own
-            command = each.prog.partition(" ")[2]
-            if any(isinstance(action, argparse._SubParsersAction) for action in each._actions):
-                continue
-            part = synopsis.partition(f".Cm {command}\n")[2].partition(".Nm")[0]
-            self.assertEqual(set(re.findall(r"Fl Fl ([\w-]+)", part)), own - {"help"}, command)
-        entries = re.findall(r"^\.It Fl Fl ([\w-]+)", self.page, re.MULTILINE)
-        self.assertEqual(entries, sorted(real))
-
-    def test_families(self) -> None:
-        """Each family has its commands there."""
-        self.assertEqual(FAMILIES, ("streamd.cli.archive", "streamd.cli.pipeline"))
-        for name in ("archive", "pipeline check", "pipeline run"):
-            self.assertIn(f".It Cm {name}\n", self.page)

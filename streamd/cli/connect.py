@@ -1,0 +1,136 @@
+"""How a command reaches a running daemon: two of its services, and errors that say what to do next.
+
+Segments and records go through the Pravega service, with the messages for tools beside Pravega's own; what SESP alone
+can do (delete, seal, truncate, the state of the daemon) goes through that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from streamd.cli.command import FAILED, SERVER, UNAVAILABLE, USAGE, CommandError
+from streamd.client.address import TcpAddress, parse_address
+from streamd.client.blocking import PravegaClient, SespClient, StorageClient
+from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken, Refused, Timeout
+from streamd.client.storage import StorageTruncated
+from streamd.client.target import Options
+
+SESP_PORT: Final = 4840
+"""Where a daemon that was told nothing else serves SESP."""
+
+_WHAT_NEXT: Final = {
+    "NoSuchSegment": "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one",
+    "NoSuchTopicExists": "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one",
+    "AlreadyExists": "there is such a topic already",
+    "SegmentExists": "there is such a topic already",
+    "SegmentAlreadyExists": "there is such a topic already",
+    "TopicSealed": "the topic is sealed and takes no more messages: publish to another one",
+    "SegmentIsSealed": "the topic is sealed and takes no more messages: publish to another one",
+    "InvalidData": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
+    "BadName": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
+    "ReadOnly": "the daemon takes no writes now: its disk is full, or it is stopping. Free some room",
+    "IOError": "the daemon could not do it: its log says why",
+    "ReadFailed": "the daemon can't read it: its log says why, 'streamctl verify' finds all that is damaged",
+}
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every command that talks to a daemon."""
+    parser.add_argument(
+        "--server", metavar="ADDRESS", help=f"the daemon's Pravega service (default: $STREAMD_SERVER or {SERVER})"
+    )
+    parser.add_argument(
+        "--sesp",
+        metavar="ADDRESS",
+        help=f"its SESP service (default: $STREAMD_SESP or port {SESP_PORT} of the same host)",
+    )
+    parser.add_argument("--tls", action="store_true", help="speak TLS to both")
+    parser.add_argument("--ca", metavar="FILE", help="speak TLS, and trust the certificates in this file alone")
+
+
+def server_address(options: argparse.Namespace) -> str:
+    """Where the Pravega service is."""
+    return _checked("--server", options.server or os.environ.get("STREAMD_SERVER") or SERVER)
+
+
+def sesp_address(options: argparse.Namespace) -> str:
+    """Where SESP is: as given, or where a daemon at the same host has it."""
+    if given := options.sesp or os.environ.get("STREAMD_SESP"):
+        return _checked("--sesp", given)
+    server = parse_address(server_address(options))
+    if not isinstance(server, TcpAddress):
+        raise CommandError(f"this command speaks SESP too: with --server {server}, give its address as --sesp", USAGE)
+    return str(TcpAddress(server.host, SESP_PORT))
+
+
+def _checked(option: str, address: str) -> str:
+    try:
+        return str(parse_address(address))
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}", USAGE)
+
+
+def _settings(options: argparse.Namespace) -> Options:
+    if not options.tls and options.ca is None:
+        return {}
+    try:
+        return {"ssl_context": ssl.create_default_context(cafile=options.ca)}
+    except OSError as error:
+        raise CommandError(f"--ca {options.ca}: {error.strerror or error}", USAGE)
+
+
+@contextmanager
+def storage(options: argparse.Namespace) -> Iterator[StorageClient]:
+    """The daemon's segments and records."""
+    address, settings = server_address(options), _settings(options)
+    with answered(address), StorageClient(address, **settings) as client:
+        yield client
+
+
+@contextmanager
+def sesp(options: argparse.Namespace) -> Iterator[SespClient]:
+    """The daemon's topics, as its administrator sees them."""
+    address, settings = sesp_address(options), _settings(options)
+    with answered(address), SespClient(address, **settings) as client:
+        yield client
+
+
+@contextmanager
+def pravega(options: argparse.Namespace) -> Iterator[PravegaClient]:
+    """Who writes events, each once."""
+    address, settings = server_address(options), _settings(options)
+    with answered(address), PravegaClient(address, **settings) as client:
+        yield client
+
+
+@contextmanager
+def answered(address: str) -> Iterator[None]:
+    """What a daemon refuses, or the want of one, becomes one line with what to do next."""
+    try:
+        yield
+    except StorageTruncated as error:
+        raise CommandError(f"these messages are gone; the first that is there is {error.number}: give --from 'first'")
+    except Refused as error:
+        raise CommandError(_WHAT_NEXT.get(error.reason, f"the daemon refused: {error}"), FAILED)
+    except ProtocolBroken as error:
+        raise CommandError(
+            f"what answers at {address} is not that service of streamd: see 'listens on' in its log ({error})",
+            UNAVAILABLE,
+        )
+    except Timeout as error:
+        raise CommandError(f"{error}: is it very busy, or stopped?", UNAVAILABLE)
+    except ConnectionLost as error:
+        raise CommandError(
+            f"{error}. Is the daemon running, and is this its address? 'listens on' in its log tells",
+            UNAVAILABLE,
+        )
+    except ClientError as error:
+        raise CommandError(str(error))
+    except ValueError as error:
+        # An argument that the protocol has no room for; nothing was sent.
+        raise CommandError(str(error), USAGE)

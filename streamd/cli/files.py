@@ -1,0 +1,215 @@
+"""``streamctl verify``, ``repair``, ``backup`` and ``restore``: what is done with the files of a store."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from streamd.cli.command import FAILED, CommandError, print_json
+from streamd.cli.show import Advance, amount, print_table, progress, say
+from streamd.cli.source import readable
+from streamd.cli.values import positive
+
+if TYPE_CHECKING:
+    from streamd.store.backup_files import Manifest
+    from streamd.store.problems import Problem, Progress
+
+_PATH: Final = "streamd-data"
+
+
+def add(commands: Any) -> None:
+    """Put the commands on the parser."""
+    verifying = _command(commands, "verify", "check every checksum of a store, running or not", verify)
+    _add_path(verifying)
+    verifying.add_argument("--backup", metavar="DIR", help="check the files of this backup instead")
+    repairing = _command(commands, "repair", "tell what can be saved of a damaged store, and save it", repair)
+    _add_path(repairing)
+    repairing.add_argument("--apply", action="store_true", help="do it; without this, nothing is changed")
+    taking = _command(commands, "backup", "add a snapshot of a store, running or not, to a backup", backup)
+    taking.add_argument("to", metavar="DIR", help="the backup; a new one where there is nothing yet")
+    _add_path(taking)
+    taking.add_argument("--keep", type=positive, metavar="N", help="then forget all snapshots but the last N")
+    taking.add_argument("--list", action="store_true", help="list the snapshots in it, and add none")
+    restoring = _command(commands, "restore", "make a store of a snapshot", restore)
+    restoring.add_argument("backup", metavar="BACKUP", help="the backup")
+    restoring.add_argument("to", metavar="DIR", help="the store: a new or empty directory")
+    restoring.add_argument("--snapshot", metavar="NAME", help="which one (default: the latest)")
+
+
+def _command(commands: Any, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
+    sentence = f"{summary[0].upper()}{summary[1:]}."
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=sentence)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bar")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_path(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--path", metavar="DIR", default=_PATH, help="the store (default: %(default)s)")
+
+
+# -- checking and repairing --------------------------------------------------------------------------------------------
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Exit status 0: sound; 1: damaged."""
+    if options.backup is not None:
+        return _verify_backup(options)
+    problems = _problems(options.path, wanted=not options.no_progress)
+    return _report(options.path, problems, as_json=options.json)
+
+
+def _problems(path: str, *, wanted: bool) -> list[Problem]:
+    from streamd.store.disk import Disk
+    from streamd.store.verify import verify as check
+
+    with progress("verify", 100, is_bytes=False, wanted=wanted) as advance:
+        shown = 0
+
+        def show(now: Progress) -> None:
+            nonlocal shown
+            percent = 100 * now.bytes_done // max(now.bytes_total, 1)
+            advance(percent - shown)
+            shown = percent
+
+        return check(Disk(), path, show)
+
+
+def _report(path: str, problems: list[Problem], *, as_json: bool) -> int:
+    from streamd.store.problems import Severity
+
+    damaged = sum(each.severity is Severity.ERROR for each in problems)
+    if as_json:
+        told = [
+            {"severity": each.severity.value, "path": each.path, "position": each.position, "reason": each.reason}
+            for each in problems
+        ]
+        print_json({"path": path, "sound": not damaged, "problems": told})
+    else:
+        for each in problems:
+            print(each)
+        print(f"{path}: {damaged} damaged places" if damaged else f"{path}: sound")
+    if damaged:
+        say("restore a backup with 'streamctl restore', or see what 'streamctl repair' can save")
+    return FAILED if damaged else 0
+
+
+def _verify_backup(options: argparse.Namespace) -> int:
+    from streamd.store.backup_files import Backup
+    from streamd.store.backup_restore import check
+    from streamd.store.disk import Disk
+
+    disk = Disk()
+    with readable():
+        found = Backup(disk, options.backup)
+        manifests = found.manifests()
+        total = sum(each.size for each in manifests)
+        with progress("verify", total, wanted=not options.no_progress) as advance:
+            wrong = {each.name: check(disk, found, each, advance) for each in manifests}
+    if options.json:
+        print_json({"path": options.backup, "sound": not any(wrong.values()), "snapshots": wrong})
+    else:
+        for name, lines in wrong.items():
+            print("\n".join(f"damaged: {line}" for line in lines) or f"{name}: sound")
+    return FAILED if any(wrong.values()) else 0
+
+
+def repair(options: argparse.Namespace) -> int:
+    """Tell what would be done; with --apply, do it. Exit status 0: nothing is damaged any more."""
+    from streamd.store.disk import Disk
+    from streamd.store.repair import Repair
+
+    with readable(), Repair(Disk(), options.path) as found:
+        steps = found.examine()
+        if not options.json:
+            for step in steps:
+                print(step)
+        kept = found.apply(_now()) if options.apply and steps else None
+    sound = not steps
+    if kept is not None:
+        problems = _problems(options.path, wanted=not options.no_progress)
+        sound = not any(each.severity.value == "damaged" for each in problems)
+    if options.json:
+        told = [{"path": each.path, "damage": each.damage, "action": each.action, "lost": each.lost} for each in steps]
+        print_json({"path": options.path, "steps": told, "applied": kept is not None, "kept": kept, "sound": sound})
+    elif not steps:
+        print(f"{options.path}: nothing to repair")
+    elif kept is None:
+        say(f"nothing was changed. Copy {options.path} somewhere safe first; then do it with --apply")
+    else:
+        print(f"{options.path}: repaired; all that was cut is kept in {kept}")
+        if not sound:
+            raise CommandError("more is damaged than could be seen before: run 'streamctl repair' again")
+    return 0 if sound else FAILED
+
+
+# -- backups -----------------------------------------------------------------------------------------------------------
+
+
+def _now() -> str:
+    """The time, as names of snapshots have it: they sort by it."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def backup(options: argparse.Namespace) -> int:
+    """Take a snapshot."""
+    from streamd.store.backup import take_backup
+    from streamd.store.backup_files import Backup
+    from streamd.store.disk import Disk
+
+    disk = Disk()
+    if options.list:
+        with readable():
+            return _list(Backup(disk, options.to).manifests(), as_json=options.json)
+    with readable(), ExitStack() as stack:
+        bars: list[Advance] = []
+
+        def expect(total: int) -> None:
+            bars[:] = [stack.enter_context(progress("backup", total, wanted=not options.no_progress))]
+
+        taken = take_backup(disk, options.path, options.to, _now(), expect, lambda more: bars[0](more))
+        forgotten = Backup(disk, options.to).forget(options.keep) if options.keep is not None else []
+    if options.json:
+        print_json({**_told(taken.manifest), "copied_bytes": taken.copied_bytes, "forgotten": forgotten})
+    else:
+        print(f"{options.to}: snapshot {taken.manifest.name}, {amount(taken.manifest.size)}, ", end="")
+        print(f"{amount(taken.copied_bytes)} of it copied now")
+        for name in forgotten:
+            print(f"{options.to}: snapshot {name} forgotten")
+    return 0
+
+
+def _told(manifest: Manifest) -> dict[str, Any]:
+    told = {"snapshot": manifest.name, "store": manifest.store, "sequence": manifest.sequence}
+    return {**told, "bytes": manifest.size, "packs": len(manifest.packs)}
+
+
+def _list(manifests: list[Manifest], *, as_json: bool) -> int:
+    if as_json:
+        print_json([_told(each) for each in manifests])
+    else:
+        rows = [(each.name, each.sequence, amount(each.size), len(each.packs)) for each in manifests]
+        print_table(("snapshot", "sequence", "size", "packs"), rows)
+    return 0
+
+
+def restore(options: argparse.Namespace) -> int:
+    """Make a store of a snapshot, and verify it."""
+    from streamd.store.backup_files import Backup
+    from streamd.store.backup_restore import choose
+    from streamd.store.backup_restore import restore as copy
+    from streamd.store.disk import Disk
+
+    disk = Disk()
+    with readable():
+        found = Backup(disk, options.backup)
+        manifest = choose(found, options.snapshot)
+        with progress("restore", manifest.size, wanted=not options.no_progress) as advance:
+            copy(disk, found, manifest, options.to, advance)
+    problems = _problems(options.to, wanted=not options.no_progress)
+    if not options.json:
+        print(f"{options.to}: restored from snapshot {manifest.name}")
+    return _report(options.to, problems, as_json=options.json)

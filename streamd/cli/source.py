@@ -1,0 +1,94 @@
+"""Where a command that only reads finds topics: a daemon, or the files of a store."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from streamd.cli.command import CommandError
+from streamd.cli.connect import add_server_options, storage
+
+if TYPE_CHECKING:
+    from streamd.client.blocking import StorageClient
+    from streamd.store import outside, read
+    from streamd.wire import storage as wire
+
+    Info = outside.SegmentInfo | wire.SegmentInfo
+    Run = read.Run | wire.Run
+
+
+class Source(Protocol):
+    """Topics and their messages, as of the last `refresh` or later."""
+
+    def refresh(self) -> None:
+        """See what has come since."""
+
+    def segments(self) -> Sequence[Info]:
+        """All of them; hidden ones are not listed."""
+
+    def segment(self, which: str | int) -> Info:
+        """One of them."""
+
+    def number_at(self, which: int, timestamp: int, /) -> int:
+        """The first message of this time (microseconds since 1970) or later; the next number where none is."""
+
+    def read(self, which: int, first: int, end: int | None = None, /) -> Iterator[Run]:
+        """Messages `first` to `end` (not included; None: all there are now)."""
+
+
+def add_source_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every command that only reads."""
+    add_server_options(parser)
+    parser.add_argument("--path", metavar="DIR", help="read the files of this store, whether a daemon runs or not")
+
+
+@contextmanager
+def source(options: argparse.Namespace) -> Iterator[Source]:
+    """The files, where a path is given; else the daemon."""
+    if options.path is None:
+        with storage(options) as client:
+            yield _Daemon(client)
+        return
+    from streamd.store.outside import OutsideReader
+
+    with readable(), OutsideReader(options.path) as reader:
+        yield reader
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """What is wrong with a store's files becomes one line with what to do next."""
+    from streamd.store.errors import NoSuchSegment, NotAStore, ReadFailed, RecordsTruncated, StoreError, StoreUnusable
+
+    try:
+        yield
+    except BrokenPipeError:
+        # Not the store: whoever reads what is printed has left.
+        raise
+    except NoSuchSegment as error:
+        raise CommandError(f"there is no topic {error}: 'streamctl topics' with the same --path lists them")
+    except RecordsTruncated as error:
+        raise CommandError(
+            f"these messages are gone; the first that is there is {error.first_number}: give --from 'first'"
+        )
+    except NotAStore as error:
+        raise CommandError(f"{error}. Give the data directory of a daemon as --path")
+    except ReadFailed as error:
+        raise CommandError(f"{error}: 'streamctl verify' finds all that is damaged")
+    except (StoreError, StoreUnusable, OSError) as error:
+        raise CommandError(str(error))
+
+
+class _Daemon:
+    """A client as a source: it always tells what is there now."""
+
+    def __init__(self, client: StorageClient) -> None:
+        self.segments = client.segments
+        self.segment = client.segment
+        self.number_at = client.number_at
+        self.read = client.read
+
+    def refresh(self) -> None:
+        """Nothing is kept here."""

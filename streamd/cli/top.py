@@ -1,0 +1,132 @@
+"""``streamctl top``: who writes how much, now."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streamd.cli.command import print_json
+from streamd.cli.show import amount, print_table
+from streamd.cli.source import add_source_options, source
+from streamd.cli.values import positive, seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from streamd.cli.source import Info, Source
+
+_INTERVAL_SECONDS: Final = 1.0
+_ROWS: Final = 20
+
+
+class Rate(NamedTuple):
+    """What came to a topic between two looks."""
+
+    name: str
+    messages: float
+    """In a second, as the bytes."""
+    bytes: float
+    held: int
+    """How many messages it has."""
+
+
+def add(commands: Any) -> None:
+    """Put the command on the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "top",
+        help="show the busiest topics, as it goes",
+        description="Show the busiest topics, and what comes to them in a second, until Ctrl-C.",
+    )
+    parser.add_argument(
+        "--interval", type=seconds, default=_INTERVAL_SECONDS, metavar="SECONDS", help="(default: %(default)s)"
+    )
+    parser.add_argument("--looks", type=positive, metavar="N", help="end after N looks")
+    parser.add_argument("--rows", type=positive, default=_ROWS, metavar="N", help="topics shown (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each look, one a line")
+    add_source_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look again and again."""
+    with source(options) as found, ExitStack() as stack:
+        live = None
+        if sys.stdout.isatty() and not options.json:
+            from rich.live import Live
+
+            live = stack.enter_context(Live(auto_refresh=False, screen=True))
+        for rates in _looks(found, options):
+            if live is not None:
+                live.update(_shown(rates, options.rows), refresh=True)
+            else:
+                _print(rates, options)
+    return 0
+
+
+def _looks(found: Source, options: argparse.Namespace) -> Iterator[list[Rate]]:
+    before, at = _held(found), time.monotonic()
+    looked = 0
+    while options.looks is None or looked < options.looks:
+        time.sleep(options.interval)
+        found.refresh()
+        now, then = _held(found), time.monotonic()
+        yield rates(before, now, then - at)
+        before, at = now, then
+        looked += 1
+
+
+def _held(found: Source) -> dict[int, Info]:
+    return {info.id: info for info in found.segments()}
+
+
+def rates(before: Mapping[int, Info], now: Mapping[int, Info], seconds: float) -> list[Rate]:
+    """What came in so many seconds, the busiest first. A topic that is new had nothing before."""
+    found = []
+    for id, info in now.items():
+        earlier = before.get(id)
+        messages = info.number - (earlier.number if earlier is not None else 0)
+        size = info.offset - (earlier.offset if earlier is not None else 0)
+        found.append(Rate(info.name, messages / seconds, size / seconds, info.records))
+    return sorted(found, key=lambda rate: (-rate.bytes, -rate.messages, rate.name))
+
+
+def _total(found: list[Rate]) -> tuple[float, float]:
+    return sum(each.messages for each in found), sum(each.bytes for each in found)
+
+
+def _told(messages: float, size: float) -> dict[str, float]:
+    return {"messages_per_second": round(messages, 1), "bytes_per_second": round(size, 1)}
+
+
+def _print(found: list[Rate], options: argparse.Namespace) -> None:
+    messages, size = _total(found)
+    if options.json:
+        topics = [
+            {"name": each.name, **_told(each.messages, each.bytes), "messages": each.held}
+            for each in found[: options.rows]
+        ]
+        print_json({**_told(messages, size), "topics": topics})
+    else:
+        rows = [(each.name, round(each.messages), f"{amount(each.bytes)}/s", each.held) for each in found]
+        print_table(("topic", "messages/s", "bytes", "held"), rows[: options.rows])
+        print()
+    sys.stdout.flush()
+
+
+def _shown(found: list[Rate], rows: int) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    messages, size = _total(found)
+    table = Table(title=f"{messages:,.0f} messages/s, {amount(size)}/s, {len(found):,} topics", title_justify="left")
+    table.add_column("topic")
+    for name in ("messages/s", "bytes/s", "held"):
+        table.add_column(name, justify="right")
+    for each in found[:rows]:
+        # Not as rich's markup: a name may hold brackets.
+        table.add_row(Text(each.name), f"{each.messages:,.0f}", f"{amount(each.bytes)}", f"{each.held:,}")
+    return table

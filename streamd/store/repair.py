@@ -1,0 +1,278 @@
+"""Repairing a damaged store: what can be saved is saved, what can't is said, and all that is taken away is kept.
+
+A repair never guesses in silence. `Repair.examine` says what is wrong, what would be done and what would be lost, and
+changes nothing; `Repair.apply` does just that. The order: the catalog is made readable, the journal is cut where it is
+damaged, all of it is folded, segments that have lost records are truncated behind the loss, packs with damage are
+written again. Sequence numbers that were ever given are not given again, so no segment gets the id of one that is lost.
+
+Everything that goes is first put into ``repair/`` below the data directory, as files and, where records can still be
+read, as JSON lines. Nobody else may have the store open.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from typing import Final, Self
+from uuid import UUID
+
+from streamd.store import pack
+from streamd.store.backup_files import write_file
+from streamd.store.catalog import FILE_NAME as CATALOG_NAME
+from streamd.store.catalog import Catalog
+from streamd.store.committed import FILE_NAME as COMMITTED_NAME
+from streamd.store.directory import COMPACTOR_LOCK, IDENTITY, JOURNAL, LOCK, PACKS, read_identity
+from streamd.store.disk import Disk, IDisk, IDiskFile
+from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable
+from streamd.store.fold import Folder, journal_numbers
+from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, decode_file_header
+from streamd.store.journal import TEMPORARY_SUFFIX, file_name, new_mark
+from streamd.store.problems import Severity
+from streamd.store.repair_catalog import Rows, read_rows
+from streamd.store.repair_journal import JournalRepair
+from streamd.store.repair_kept import Kept, Step
+from streamd.store.repair_packs import Packs, Places, close_holes, find_holes
+from streamd.store.segments import Segments
+from streamd.store.verify import verify
+
+_CATALOG_FILES: Final = (CATALOG_NAME, f"{CATALOG_NAME}-wal", f"{CATALOG_NAME}-shm")
+
+
+class Repair:
+    """A store that nobody else has, for as long as the ``with`` block lasts."""
+
+    def __init__(self, disk: IDisk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._locks: list[IDiskFile] = []
+        self._steps: list[Step] = []
+        self._identity: bytes | None = None
+        self._strange: list[str] = []
+        self._wounded: set[int] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self._disk.list_directory(os.path.join(self._directory, JOURNAL))
+        except OSError as error:
+            raise NotAStore(f"{self._directory}: there is no store here: {error.strerror}") from error
+        for name in (LOCK, COMPACTOR_LOCK):
+            lock = self._disk.lock(os.path.join(self._directory, name))
+            if lock is None:
+                self.__exit__()
+                raise StoreLocked(f"{self._directory}: a daemon has this store. Stop it first")
+            self._locks.append(lock)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for lock in self._locks:
+            lock.close()
+        self._locks = []
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def examine(self) -> list[Step]:
+        """What is wrong, and what `apply` would do about it. Nothing is changed. None: the store is sound."""
+        self._steps = []
+        self._store = self._find_identity()
+        if not self._steps and not self._look():
+            return []
+        self._packs = Packs(self._disk, self._directory)
+        self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, self._first_header())
+        self._steps += self._rows.steps
+        # The catalog as it will be, in memory: the rest is held against it, and the new file is a copy of it.
+        self._catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
+        with self._catalog:
+            self._catalog.fill(self._rows.tables, self._rows.covered, self._rows.pack)
+        self._segments = Segments()
+        self._segments.load(self._catalog.segments())
+        self._journal = JournalRepair(self._disk, self._directory, self._store)
+        self._journal.examine(self._rows.covered, self._segments)
+        self._steps += self._journal.steps
+        self._bad: Places = self._packs.bad(self._catalog)
+        self._examine_packs()
+        if not self._steps:
+            raise StoreUnusable(
+                f"{self._directory}: damaged in a way that can't be repaired: see 'streamctl verify'. Restore a backup"
+            )
+        return self._steps
+
+    def _look(self) -> bool:
+        """Whether anything is damaged; files that do not belong here, and packs with damage, are noted."""
+        found = [each for each in verify(self._disk, self._directory) if each.severity is Severity.ERROR]
+        for each in found:
+            folder, name = os.path.basename(os.path.dirname(each.path)), os.path.basename(each.path)
+            if folder == PACKS and (number := pack.FILE_NAME.fullmatch(name)):
+                self._wounded.add(int(number[1]))
+            elif folder in (JOURNAL, PACKS) and "not part of the store" in each.reason:
+                self._strange.append(each.path)
+                self._steps.append(Step(each.path, "not part of the store", "it is taken out and kept", ""))
+        return bool(found)
+
+    def _find_identity(self) -> bytes:
+        path = os.path.join(self._directory, IDENTITY)
+        try:
+            return read_identity(self._disk, self._directory)
+        except FileNotFoundError:
+            damage = "the file is missing"
+        except StoreUnusable as error:
+            if type(error) is not StoreUnusable:
+                raise
+            damage = "the file is damaged"
+        stores = set(self._stores())
+        if len(stores) != 1:
+            raise StoreUnusable(f"{path}: {damage}, and the other files do not agree on one. Restore it from a backup")
+        self._identity = stores.pop()
+        self._steps.append(Step(path, damage, "it is made again: the other files tell which store this is", ""))
+        return self._identity
+
+    def _stores(self) -> list[bytes]:
+        """Which stores journal files and packs say they belong to."""
+        found = []
+        for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)):
+            header = decode_file_header(self._read(JOURNAL, file_name(number), FILE_HEADER.size))
+            found += [header.store] if isinstance(header, FileHeader) else []
+        for number in Packs(self._disk, self._directory).numbers:
+            head = self._read(PACKS, pack.file_name(number), pack.FILE_HEADER.size)
+            if len(head) == pack.FILE_HEADER.size:
+                of = pack.FILE_HEADER.unpack(head)[3]
+                found += [of] if pack.check_file_header(head, of, number) is None else []
+        return found
+
+    def _read(self, folder: str, name: str, length: int) -> bytes:
+        file = self._disk.open(os.path.join(self._directory, folder, name), writable=False)
+        try:
+            return bytes(file.read(0, length))
+        finally:
+            file.close()
+
+    def _first_header(self) -> FileHeader | None:
+        """The first journal file whose header can be read."""
+        for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)):
+            header = decode_file_header(self._read(JOURNAL, file_name(number), FILE_HEADER.size))
+            if isinstance(header, FileHeader) and header.number == number:
+                return header
+        return None
+
+    def _examine_packs(self) -> None:
+        known = [each.number for each in self._catalog.packs()]
+        for number in known:
+            if number not in self._packs.numbers:
+                action = "what was only there is given up"
+                self._steps.append(Step(self._packs.path(number), "the file is missing", action, "see the segments"))
+            elif number in self._wounded:
+                bad = sum(each == number for each, _ in self._bad)
+                self._steps.append(
+                    Step(
+                        self._packs.path(number),
+                        f"{bad} blocks that are needed can't be read" if bad else "no block that is needed is damaged",
+                        "it is written again without what is damaged, and kept",
+                        "see the segments" if bad else "",
+                    )
+                )
+        for hole in find_holes(self._catalog, self._bad):
+            self._steps.append(
+                Step(
+                    os.path.join(self._directory, CATALOG_NAME),
+                    f"segment {hole.segment}, {hole.name!r}: records {hole.where} can't be read",
+                    f"it is truncated: record {hole.first_number} is its first from then on",
+                    f"records {hole.where}; {sum(row.records for row in hole.rows)} others before record "
+                    f"{hole.first_number} are kept in records.jsonl",
+                )
+            )
+
+    # -- doing ---------------------------------------------------------------------------------------------------------
+
+    def apply(self, name: str) -> str:
+        """Do what `examine` has told; returns the folder where everything is kept that was taken away."""
+        kept = Kept(self._disk, self._directory, name)
+        try:
+            for each in (*_CATALOG_FILES, COMMITTED_NAME, IDENTITY):
+                kept.copy(os.path.join(self._directory, each))
+            if self._identity is not None:
+                body = json.dumps({"format": VERSION, "store": str(UUID(bytes=self._identity))}).encode() + b"\n"
+                write_file(self._disk, os.path.join(self._directory, IDENTITY), body)
+            for path in self._strange:
+                kept.move(path)
+            if self._rows.steps:
+                self._replace_catalog()
+            self._journal.apply(kept, self._segments)
+            self._remove(os.path.join(self._directory, COMMITTED_NAME))
+            catalog = Catalog(self._disk, self._directory, self._store, writable=True)
+            try:
+                self._fold(catalog)
+                self._mend_packs(catalog, kept)
+            finally:
+                catalog.close()
+        finally:
+            kept.close()
+        return kept.path
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._disk.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def _replace_catalog(self) -> None:
+        """A copy of the catalog in memory takes the place of the damaged one, which is kept."""
+        path = os.path.join(self._directory, CATALOG_NAME)
+        for suffix in ("", "-wal", "-shm"):
+            self._remove(path + TEMPORARY_SUFFIX + suffix)
+        database = self._disk.database(path + TEMPORARY_SUFFIX, writable=True)
+        try:
+            self._catalog.copy_to(database)
+        finally:
+            database.close()
+        file = self._disk.open(path + TEMPORARY_SUFFIX, writable=True)
+        file.sync(metadata=True)
+        file.close()
+        # Before the new one has its name: it must never meet the old one's WAL.
+        for each in _CATALOG_FILES[1:]:
+            self._remove(os.path.join(self._directory, each))
+        self._disk.rename(path + TEMPORARY_SUFFIX, path)
+        self._disk.sync_directory(self._directory)
+
+    def _fold(self, catalog: Catalog) -> None:
+        """Fold what is left of the journal, and see that no sequence number is given twice."""
+        directory = os.path.join(self._directory, JOURNAL)
+        found = self._journal.found
+        last = max([self._rows.covered[1], *[header.number for header in found.good], *found.cut])
+        if found.good:
+            # A file is folded when it has a successor.
+            header = FileHeader(new_mark(), self._store, last + 1, found.sequence, found.timestamp)
+            for number in journal_numbers(self._disk, directory):
+                if number > found.good[-1].number:
+                    self._disk.unlink(os.path.join(directory, file_name(number)))
+            write_file(self._disk, os.path.join(directory, file_name(last + 1)), header.encode())
+            packs = os.path.join(self._directory, PACKS)
+            Folder(self._disk, directory, packs, self._store, catalog).fold(found.good[-1].number)
+        with catalog:
+            catalog.set_covered(max(found.highest, found.sequence), last + 1, found.timestamp)
+        for number in journal_numbers(self._disk, directory):
+            self._disk.unlink(os.path.join(directory, file_name(number)))
+        self._disk.sync_directory(directory)
+
+    def _mend_packs(self, catalog: Catalog, kept: Kept) -> None:
+        packs = Packs(self._disk, self._directory)
+        gone = [each.number for each in catalog.packs() if each.number not in packs.numbers]
+        # Looked for again: what was published is the target's since the fold.
+        close_holes(catalog, packs, find_holes(catalog, self._bad), gone, kept)
+        folder = Folder(
+            *(self._disk, os.path.join(self._directory, JOURNAL), os.path.join(self._directory, PACKS)),
+            *(self._store, catalog),
+        )
+        for number in sorted(self._wounded & set(packs.numbers)):
+            if number in {each.number for each in catalog.packs()}:
+                folder.merge([number])
+            kept.move(packs.path(number))
+
+
+class _Memory(Disk):
+    """A disk on which a catalog leaves no trace."""
+
+    def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(":memory:", isolation_level=None)
+
+    def sync_directory(self, path: str) -> None:
+        pass

@@ -1,0 +1,123 @@
+"""Topics from the command line: what a daemon tells and what its files tell is the same."""
+
+from __future__ import annotations
+
+from streamd.client import StorageClient
+from tests.cli.case import DaemonCase
+from tests.cli.run import ctl, environment
+from tests.client.peers import address, listener
+
+
+class TopicTests(DaemonCase):
+    def test_create(self) -> None:
+        """Topics are made; one that is there is an error, unless that is fine."""
+        made = self.ctl("create", "made", "made too", "--json").json
+        self.assertEqual([each["name"] for each in made], ["made", "made too"])
+        self.refused(1, "there is such a topic already", "create", "made")
+        again = self.ctl("create", "made", "--exist-ok", "made too", "--json").json
+        self.assertEqual([each["id"] for each in again], [each["id"] for each in made])
+        self.refused(1, "can't be the name of a topic", "create", "bell\a")
+
+    def test_topics(self) -> None:
+        """The list, as a table and as JSON, by pattern, of a daemon and of its files."""
+        self.publish("list.b", b"one", b"two")
+        self.ctl("create", "list.a")
+        self.ctl("truncate", "list.b", "--before", "1")
+        told = self.ctl("topics", "list.*", "--json").json
+        self.assertEqual([each["name"] for each in told], ["list.b", "list.a"])
+        self.assertEqual({**told[0], "id": 0, "created": "", "modified": ""}, {
+            "name": "list.b", "id": 0, "messages": 1, "first_offset": 1, "next_offset": 2, "bytes": 11, "sealed": False,
+            "created": "", "modified": "",
+        })  # fmt: skip
+        self.assertEqual(self.ctl("topics", "list.*", "--json", "--path", self.data).json, told)
+        table = [line.split() for line in self.ctl("topics", "list.*").text.splitlines()]
+        self.assertEqual(table[0], ["topic", "messages", "first", "next", "size"])
+        self.assertEqual(table[1:], [["list.a", "0", "0", "0", "0", "B"], ["list.b", "1", "1", "2", "11", "B"]])
+        self.assertEqual(self.ctl("topics", "no such *", "--json").json, [])
+
+    def test_info(self) -> None:
+        """All of one topic; the files know of groups and writers too."""
+        self.publish("known", b"one", b"two", b"three")
+        with StorageClient(address(self.daemon, "pravega")) as client:
+            id = client.segment("known").id
+            client.set_group(id, "readers", 2)
+        told = self.ctl("info", "known", "--json").json
+        self.assertEqual((told["id"], told["messages"], told["writers"], told["retention"]), (id, 3, 1, None))
+        self.assertEqual(told["groups"], {"readers": {"position": 2, "lag": 1, "ranges": 0}})
+        files = self.ctl("info", "known", "--json", "--path", self.data).json
+        self.assertEqual(files, {key: value for key, value in told.items() if key != "retention"})
+        self.assertIn("readers at 2, 1 behind", self.ctl("info", "known").text)
+        self.assertEqual(self.ctl("groups", "known", "--json").json, told["groups"])
+        rows = [line.split() for line in self.ctl("groups", "known", "--path", self.data).text.splitlines()]
+        self.assertEqual(rows[1], ["readers", "2", "1", "0"])
+        self.refused(1, "'streamctl topics' lists them", "info", "unknown")
+        self.refused(1, "there is no topic unknown", "info", "unknown", "--path", self.data)
+
+    def test_delete(self) -> None:
+        """Nothing goes without a yes, and nothing at all where one of them is not there."""
+        self.publish("gone", b"one")
+        self.refused_quietly("gone", b"n\n", "nothing was deleted")
+        self.refused_quietly("gone", b"", "give --yes")
+        self.refused(1, "no such topic", "delete", "gone", "never there", "--yes")
+        self.assertEqual(len(self.ctl("topics", "gone", "--json").json), 1)
+        self.assertEqual(self.ctl("delete", "gone", "--yes", "--json").json, [{"name": "gone", "messages": 1}])
+        self.publish("gone", b"one")
+        ended = self.run_ctl("delete", "gone", given=b"y\n")
+        self.assertEqual((ended.status, self.ctl("topics", "gone", "--json").json), (0, []))
+
+    def refused_quietly(self, topic: str, given: bytes, text: str) -> None:
+        ended = self.run_ctl("delete", topic, given=given)
+        self.assertEqual(ended.status, 1)
+        self.assertIn("(1 messages) for good?", ended.text)
+        self.assertIn(text, ended.err)
+
+    def test_seal(self) -> None:
+        """A sealed topic takes no more, and says so."""
+        self.publish("closed", b"one")
+        self.assertEqual(self.ctl("seal", "closed", "--json").json, [{"name": "closed", "sealed": True}])
+        self.assertIn("sealed", self.ctl("topics", "closed").text)
+        self.refused(1, "takes no more messages", "publish", "closed", given=b"two\n")
+
+    def test_truncate(self) -> None:
+        """The oldest go, and the others keep their offsets."""
+        self.publish("short", b"one", b"two", b"three")
+        told = self.ctl("truncate", "short", "--before", "2", "--json").json
+        self.assertEqual(told, {"name": "short", "first_offset": 2, "messages": 1})
+        self.assertEqual(self.ctl("tail", "short").text, "three\n")
+        self.refused(1, "the first that is there is 2", "tail", "short", "--from", "0")
+        self.refused(1, "the first that is there is 2", "tail", "short", "--from", "0", "--path", self.data)
+        self.assertEqual(self.run_ctl("truncate", "short", "--before", "x").status, 2)
+
+
+class ConnectionTests(DaemonCase):
+    """What is said where the daemon is not where it is looked for."""
+
+    def test_nobody(self) -> None:
+        """Nobody listens there."""
+        self.refused(69, "Is the daemon running", "topics", "--server", "127.0.0.1:1")
+        self.refused(69, "Is the daemon running", "seal", "x", "--sesp", "127.0.0.1:1")
+
+    def test_another_service(self) -> None:
+        """Somebody else listens there."""
+        with listener(b"220 mail.example ESMTP\r\n" * 10) as server:
+            self.refused(69, "is not that service of streamd", "topics", "--server", server)
+
+    def test_addresses(self) -> None:
+        """An address that is none; a unix socket, which tells nothing of the other service."""
+        self.refused(2, "--server: 'nowhere' is no address", "topics", "--server", "nowhere")
+        self.refused(2, "--sesp: ", "seal", "x", "--sesp", "unix:")
+        ended = ctl("seal", "x", "--server", "unix:/nowhere")
+        self.assertEqual((ended.status, "--sesp" in ended.err), (2, True))
+        self.refused(2, "--ca /nowhere", "topics", "--ca", "/nowhere")
+
+    def test_environment(self) -> None:
+        """An option wins over the environment."""
+        env = environment(self.daemon)
+        wrong = dict.fromkeys(env, "127.0.0.1:1")
+        options = ("--server", env["STREAMD_SERVER"], "--sesp", env["STREAMD_SESP"])
+        self.assertEqual(ctl("topics", *options, env=wrong).status, 0)
+        self.assertEqual(ctl("topics", env=wrong).status, 69)
+
+    def test_path(self) -> None:
+        """A directory that is no store."""
+        self.refused(1, "Give the data directory of a daemon as --path", "topics", "--path", "/nowhere")
