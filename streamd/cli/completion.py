@@ -16,6 +16,8 @@ from streamd.cli import parser
 FILES: Final = {"bash": "streamctl.bash", "zsh": "_streamctl", "fish": "streamctl.fish"}
 """What each shell's completion is called: where these shells look, the name counts."""
 
+_HEAD: Final = "# Generated from the parser of streamctl by shtab: make completion"
+
 
 def completion(shell: str) -> str:
     """The completion for a shell."""
@@ -26,8 +28,11 @@ def completion(shell: str) -> str:
         if each.metavar in ("FILE", "DIR", "BACKUP"):
             # An attribute of shtab's own, which argparse knows nothing of.
             vars(each)["complete"] = shtab.FILE if each.metavar == "FILE" else shtab.DIRECTORY
-    lines = shtab.complete(made, shell).splitlines()
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    # Without its comments, which speak of another way of installing it.
+    lines = [line.rstrip() for line in shtab.complete(made, shell).splitlines() if not line.lstrip().startswith("# ")]
+    # zsh looks at the first line.
+    lines.insert(1 if lines[0].startswith("#compdef") else 0, _HEAD)
+    return "\n".join(lines) + "\n"
 
 
 def _actions(made: argparse.ArgumentParser) -> Iterator[argparse.Action]:
