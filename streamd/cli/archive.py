@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     add_spark_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, more="topics")
 
 
 def run(options: argparse.Namespace) -> int:
