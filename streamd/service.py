@@ -148,7 +148,9 @@ class StreamdService(Service):
             self.ports.append(port)
             if is_exposed(endpoint.endpoint, port.getHost()):
                 reloader.exposed.append(f"{name} on {_address(port)}")
-                if not self._config.access and not self._config.insecure:
+                # The dashboard asks nobody who they are, so rules do not guard it.
+                guarded = bool(self._config.access) and name != "http"
+                if not guarded and not self._config.insecure:
                     raise StartFailed(
                         f"{reloader.exposed[-1]} would be open to everybody: encrypt it (tlsfile:, ssl:), say who "
                         "may do what ([[access]]), listen on 127.0.0.1, or set insecure = true; see docs/security.md"

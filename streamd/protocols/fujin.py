@@ -124,7 +124,7 @@ class FujinProtocol(StreamProtocol):
             self._check_target(request.topic, request.batch)
             accepted = self._transaction.write(request.topic, request.batch)
             return reply if accepted is None else (accepted, reply)
-        stored = self.promise(reply)
+        stored = self.promise(reply, request.batch)
         segment = self._target(request.topic)
         self.allow_write(segment, request.batch.size)
         self.core.store.append_for(stored, segment, request.batch)

@@ -132,6 +132,7 @@ class Reader:
         if self.member is None or not protocol.is_open:
             member.give_back(first, end)
             return
+        protocol.count_read(runs)
         batch = Batch.joined([run.batch for run in runs])
         member.give_back(first + batch.count, end if batch.count else first)
         if not batch.count:
