@@ -57,12 +57,12 @@ class RepairTests(DaemonCase):
         daemon.start()
         server = ("--server", f"127.0.0.1:{daemon.port('pravega')}")
         for number in range(3):
-            self.assertEqual(ctl("publish", "t", "--create", *server, given=b"%d\n" % number).status, 0)
+            self.assertEqual(ctl("publish", "t", "--create", *server, given=b"message %d\n" % number).status, 0)
         daemon.terminate()
         store = os.path.join(home, "data")
         whole = sorted(Path(store, "journal").glob("*.journal"))[0]
         # The payload of the last message.
-        damage(whole, whole.read_bytes().rindex(b"2"))
+        damage(whole, whole.read_bytes().rindex(b"message 2"))
         self.assertEqual(ctl("verify", "--path", store).status, 1)
         looked = ctl("repair", "--path", store)
         self.assertEqual(looked.status, 1)
@@ -74,7 +74,7 @@ class RepairTests(DaemonCase):
         self.assertIn("all that was cut is kept in", done.text)
         self.assertEqual(ctl("repair", "--path", store).text, f"{store}: nothing to repair\n")
         daemon.start()
-        self.assertEqual(ctl("tail", "t", "--path", store).text, "0\n1\n")
+        self.assertEqual(ctl("tail", "t", "--path", store).text, "message 0\nmessage 1\n")
 
 
 class ConfigTests(DaemonCase):
