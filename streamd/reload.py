@@ -105,7 +105,8 @@ def _can_change(key: str) -> bool:
 
 
 def _is_reloadable(endpoint: Any) -> bool:
-    return bool(IReloadable.providedBy(endpoint))
+    # The QUIC endpoint is one, and does not say so: it knows nothing of streamd.
+    return IReloadable.providedBy(endpoint) or hasattr(endpoint, "reread")
 
 
 def _flat(config: Config) -> dict[str, Any]:

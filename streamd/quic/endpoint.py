@@ -12,14 +12,13 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
 from zope.interface import implementer
 
-from streamd.interfaces import IReloadable
 from streamd.quic.certificate import ServerCertificate
 from streamd.quic.listener import Listener, QuicPort
 from streamd.quic.receiving import listen
 from streamd.quic.settings import QuicSettings
 
 
-@implementer(IStreamServerEndpoint, IReloadable)
+@implementer(IStreamServerEndpoint)
 class QuicServerEndpoint:
     """Listens for QUIC on a UDP port. Each stream that a client opens is a connection of the factory's.
 
