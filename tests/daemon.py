@@ -185,8 +185,14 @@ class Daemon:
         What the files hold stays the same.
         """
         for path in self.data_dir.glob("journal/*.journal"):
-            with suppress(OSError):
-                subprocess.run(["fallocate", "--dig-holes", str(path)], check=False, capture_output=True)
+            with suppress(OSError), open(path, "r+b") as file:
+                size, used = os.fstat(file.fileno()).st_size, os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+                try:
+                    os.lseek(file.fileno(), used, os.SEEK_DATA)
+                except OSError:
+                    # Nothing but zeros from there on, which a hole is too.
+                    os.truncate(path, used)
+                    os.truncate(path, size)
 
     def addresses(self, service: str) -> list[str]:
         """All that a service listens on, in the order of the log: ``127.0.0.1:4840`` or a path."""
