@@ -183,7 +183,7 @@ UPKEEP: tuple[Case, ...] = (
     alone(
         "compaction-latency",
         "publish 100 B, one at a time, beside a bulk load",
-        partial(compaction_latency, seconds=5),
+        partial(compaction_latency, seconds=3),
         Figure("off", "p99, compaction off", "µs"),
         Figure("on", "p99, compaction on", "µs"),
         _ON_OFF,
