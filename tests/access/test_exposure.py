@@ -77,7 +77,6 @@ class StartTests(DaemonCase):
         daemon = self.daemon(f"{RULE}[sesp]\n{ANYWHERE}").start()
         self.assertEqual(self.ask(self.connect(daemon), "#a"), ["+"])
 
-
     def test_dashboard(self) -> None:
         """A rule does not guard the dashboard, which asks nobody who they are."""
         daemon = self.daemon(f"{RULE}[http]\n{ANYWHERE}").spawn()
