@@ -3,7 +3,7 @@
 It is what the QUIC protocols are compared with: all it spends is aioquic's and asyncio's. A stream that has ended is
 answered with the number of its bytes (8, big endian); with ``--answer-every N`` also each N bytes with ``--answer``.
 
-    python -m benchmarks.quic_sink --port 4849 --certificate quic-certificate.pem
+    python -m benchmarks.quic_sink --port 4849 --certificate quic-certificate.pem --key quic-key.pem
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Sink(QuicConnectionProtocol):
 async def run(options: argparse.Namespace) -> None:
     """Serve until it is stopped."""
     configuration = QuicConfiguration(is_client=False, alpn_protocols=[options.alpn])
-    configuration.load_cert_chain(options.certificate, options.certificate)
+    configuration.load_cert_chain(options.certificate, options.key)
     create = partial(Sink, every=options.answer_every, answer=bytes.fromhex(options.answer))
     await serve("127.0.0.1", options.port, configuration=configuration, create_protocol=create)
     print("ready", flush=True)
@@ -57,7 +57,8 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--certificate", required=True, help="PEM file with key and certificate")
+    parser.add_argument("--certificate", required=True, help="PEM file with the certificate")
+    parser.add_argument("--key", required=True, help="PEM file with its key")
     parser.add_argument("--alpn", default="fujin")
     parser.add_argument("--answer-every", type=int, default=0, help="bytes of a stream for each answer; 0: none")
     parser.add_argument("--answer", default="00", help="the answer, in hexadecimal")

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Protocol
 
-from streamd.quic.certificate import self_signed
+from streamd.quic.certificate import KEY_NAME, self_signed
 
 _ROOT = Path(__file__).resolve().parent.parent
 _HOST = "127.0.0.1"
@@ -159,7 +159,8 @@ class Sink:
         data = directory / "data"
         data.mkdir()
         _, certificate = self_signed(str(data))
-        command = [sys.executable, "-m", "benchmarks.quic_sink", f"--port={port}", f"--certificate={certificate}"]
+        files = [f"--certificate={certificate}", f"--key={data / KEY_NAME}"]
+        command = [sys.executable, "-m", "benchmarks.quic_sink", f"--port={port}", *files]
         return _start(self.name, "sink", port, directory, command, _logged("ready"))
 
 
