@@ -10,7 +10,7 @@ from streamd.quic.connection import Connection
 from tests.quic.case import Echo, HalfRecorder, QuicCase, Recorders
 
 STREAMS = 3_000
-CONNECTIONS = 300
+CONNECTIONS = 1000
 AT_A_TIME = 50
 
 
