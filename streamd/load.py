@@ -54,11 +54,6 @@ class Load:
         return self.traffic.setdefault(protocol, Traffic())
 
     @property
-    def refused(self) -> int:
-        """How many connections were refused."""
-        return self.refusals["connections"] + self.refusals["address_connections"]
-
-    @property
     def is_full(self) -> bool:
         """Whether there are as many connections as there may be."""
         return self.connections >= self.limits.connections_max

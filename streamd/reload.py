@@ -39,6 +39,8 @@ class Reloader:
         self._endpoints: list[tuple[str, Any]] = []
         self.exposed: list[str] = []
         """Listeners that only the rules of access keep strangers from."""
+        self.unguarded: list[str] = []
+        """Those that not even rules keep them from."""
 
     def watch(self, name: str, endpoint: Any) -> None:
         """Reread the certificates of this endpoint too, where it has any."""
@@ -63,10 +65,16 @@ class Reloader:
                 self._log.warn("{service} keeps its certificate: ssl: can't change it, tlsfile: can", service=name)
         self._log.info("the configuration was read again")
 
+    def open_to_everybody(self, config: Config) -> str | None:
+        """A listener that others can reach and that nothing would guard with these settings."""
+        if config.insecure:
+            return None
+        return next(iter(self.unguarded if config.access else (*self.exposed, *self.unguarded)), None)
+
     def _check(self, wanted: Config) -> None:
-        if self.exposed and not wanted.access and not wanted.insecure:
+        if (what := self.open_to_everybody(wanted)) is not None:
             raise ConfigError(
-                f"access: without a rule {self.exposed[0]} would be open to everybody; keep a rule, or set insecure"
+                f"access: {what} would be open to everybody; keep a rule where one guards it, or set insecure"
             )
 
     def _apply(self, wanted: Config) -> None:

@@ -147,12 +147,12 @@ class StreamdService(Service):
         def opened(port: IListeningPort) -> None:
             self.ports.append(port)
             if is_exposed(endpoint.endpoint, port.getHost()):
-                reloader.exposed.append(f"{name} on {_address(port)}")
+                what = f"{name} on {_address(port)}"
                 # The dashboard asks nobody who they are, so rules do not guard it.
-                guarded = bool(self._config.access) and name != "http"
-                if not guarded and not self._config.insecure:
+                (reloader.unguarded if name == "http" else reloader.exposed).append(what)
+                if reloader.open_to_everybody(self._config) is not None:
                     raise StartFailed(
-                        f"{reloader.exposed[-1]} would be open to everybody: encrypt it (tlsfile:, ssl:), say who "
+                        f"{what} would be open to everybody: encrypt it (tlsfile:, ssl:), say who "
                         "may do what ([[access]]), listen on 127.0.0.1, or set insecure = true; see docs/security.md"
                     )
             self._log.info("{service} listens on {address}", service=name, address=_address(port))

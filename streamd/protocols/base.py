@@ -317,7 +317,6 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         head = self._greeting = self._greeting + data
         if head.startswith(_HTTP_METHODS):
             self.log.warn("{peer} speaks HTTP to {wire}", peer=self.peer, wire=self.name)
-            self.core.load.refuse("http")
             self._cut_off("http")
             return b""
         if len(head) < _HTTP_METHOD_MAX and any(method.startswith(head) for method in _HTTP_METHODS):
@@ -496,8 +495,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
 
     def _break(self, error: WireError) -> None:
         self.log.warn("{peer} broke {wire}: {error}", peer=self.peer, wire=self.name, error=str(error))
-        self.core.load.refuse("broken")
-        self.traffic.cut_off["broken"] += 1
+        self._count_cut_off("broken")
         slot = Slot(self, None)
         self._replies.append(slot)
         self._answer(slot, self.broken(error))
@@ -676,7 +674,6 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
             self._deadline = self.core.clock.callLater(left, self._overdue)
         else:
             self.log.warn("{peer} did not end what it began to send to {wire}", peer=self.peer, wire=self.name)
-            self.core.load.refuse("overdue")
             self._cut_off("overdue")
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -701,8 +698,14 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
             _below(self.transport).loseConnection()
 
     def _cut_off(self, reason: str) -> None:
-        self.traffic.cut_off[reason] += 1
+        self._count_cut_off(reason)
         self.abort()
+
+    def _count_cut_off(self, reason: str) -> None:
+        self.traffic.cut_off[reason] += 1
+        if reason in self.core.load.refusals:
+            # Not where it was for want of an answer, or a bug of ours: that is no refusal.
+            self.core.load.refuse(reason)
 
     def abort(self) -> None:
         """Close at once."""

@@ -110,6 +110,12 @@ class ReloadTests(DaemonCase):
         self.reload(daemon, f"insecure = true\n{anywhere}")
         self.assertEqual(self.ask(connection, "#a"), ["+"])
 
+    def test_dashboard(self) -> None:
+        """Nor can `insecure` go where it is all that lets the dashboard be open: rules do not guard that."""
+        anywhere = '[http]\nendpoint = "tcp:0"\n' + SESP + rule("anyone")
+        daemon = self.daemon(f"insecure = true\n{anywhere}").start()
+        self.assertIn("would be open to everybody", self.reload(daemon, anywhere, "nothing is changed"))
+
     def test_without_file(self) -> None:
         """Without a file there is nothing to change, and nothing ends."""
         daemon = Daemon(str(self.directory))
