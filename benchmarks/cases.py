@@ -21,6 +21,7 @@ from benchmarks.case import (
 from benchmarks.fujin import FUJIN
 from benchmarks.measure import memory_through, memory_topics, one_at_a_time, publish, read
 from benchmarks.protocols import PROTOCOLS
+from benchmarks.spark import SPARK
 from benchmarks.upkeep import UPKEEP
 
 _MILLION = at_least("rate", 1_000_000)
@@ -108,6 +109,7 @@ CASES: tuple[Case, ...] = (
         )
     ),
     *UPKEEP,
+    *SPARK,
 )
 
 

@@ -1,177 +1,287 @@
-"""Spark reads streamd, beside Parquet and beside a source that gives rows: ``python -m benchmarks.spark``.
+"""Spark beside streamd, in ``local[2]``: what is read, written and archived in a second, and what a trigger costs.
 
-Records of 100 bytes, published to a daemon, in `local[2]`. Values are used (the sum of their lengths and first bytes is
-asked for), and each way is asked in turn, several rounds in one run: on a machine that does other things too, ratios
-are worth more than rates.
+Records have 100 bytes. Each way is asked in turn, once to warm up and then some turns, and the median counts. Spark
+reads and writes Parquet in the same turns, and a source and a sink that go row by row: ratios to these say more than
+rates do.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import socket
-import sys
-import tempfile
+import shutil
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from benchmarks.case import Bench, Case, Figure, Sample, alone, at_least, at_most
+from benchmarks.servers import Running, ServerError
 
-import streamd.spark
-from streamd.store.outside import OutsideReader
-from tests.daemon import Daemon
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-RECORD_BYTES: Final = 100
-TOPIC: Final = "bench"
-_PUBLISH_AT_ONCE: Final = 50_000
+_RECORDS = 5_000_000
+_TURNS = 3
+_RECORD_BYTES = 100
+_CORES = 2
+_ARCHIVE_FILE_BYTES = 32 << 20
+_TRIGGERS = 12
+_STREAM_ROWS = 500_000
 
 # Spark tells of a query that is stopped in the middle as of an error.
-_CONFIG: Final = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "FATAL"}
+_CONFIG = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "FATAL",
+}
 
-# What values are used for: an answer that can't be had without looking at each of them.
-USE: Final = "sum(length(value)) AS bytes, sum(ascii(value)) AS firsts, count(*) AS n"
+# An answer that can't be had without looking at each value.
+_USE = ("sum(length(value)) AS bytes", "sum(ascii(value)) AS firsts", "count(*) AS n")
 
-
-class RowSource(DataSource):
-    """The same records as tuples, one by one: what a source does that knows nothing of Arrow."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The word for ``format``."""
-        return "rows"
-
-    def schema(self) -> str:
-        """As streamd's, without what is the same for all."""
-        return "offset long, value binary"
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        """For ``spark.read``."""
-        return RowReader(self.options["path"])
+_NUMBERED = f"lpad(CAST(id AS string), {_RECORD_BYTES}, '0')"
+_HEX = f"left(concat(sha2(CAST(id AS string), 256), sha2(CAST(-id AS string), 256)), {_RECORD_BYTES})"
+# A line as programs log them, with words that come again and numbers that do not; about 100 bytes.
+_LOG_LINE = (
+    "format_string('2026-11-16T10:%02d:%02d.%06dZ INFO shop: request=%08x GET /%s/%d status=%s bytes=%d', "
+    "id div 60000 % 60, id div 1000 % 60, pmod(hash(id, 1), 1000000), hash(id, 2), "
+    "elt(1 + pmod(hash(id, 3), 4), 'cart', 'pay', 'search', 'item'), pmod(hash(id, 4), 100000), "
+    "elt(1 + pmod(hash(id, 5), 5), '200', '200', '200', '304', '404'), pmod(hash(id, 6), 50000))"
+)
 
 
-class RowReader(DataSourceReader):
-    """Reads in as many parts as streamd's own source does."""
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    from pyspark.errors import PySparkException
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    import streamd.spark
 
-    def partitions(self) -> list[InputPartition]:
-        """Ranges of records."""
-        with OutsideReader(self._path) as reader:
-            end = reader.segment(TOPIC).number
-            points = [0, *reader.split_points(TOPIC, 0, end, 8), end]
-        return [InputPartition(each) for each in pairwise(points)]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, bytes]]:
-        """One record after the other."""
-        first, end = partition.value
-        with OutsideReader(self._path) as reader:
-            for run in reader.read(TOPIC, first, end):
-                for number, value in enumerate(run.batch.records(), run.number):
-                    yield number, bytes(value)
+    spark = streamd.spark.session("streamd benchmarks", f"local[{_CORES}]", _CONFIG)
+    try:
+        yield spark
+    except PySparkException as error:
+        raise ServerError(f"Spark failed: {str(error).splitlines()[0]}") from error
+    finally:
+        spark.stop()
 
 
-def publish(daemon: Daemon, records: int) -> None:
-    """Put so many records into the topic."""
-    with daemon.connect() as connection:
-        _ask(connection, f"#{TOPIC}\n@{TOPIC}\n".encode(), 2)
-        for first in range(0, records, _PUBLISH_AT_ONCE):
-            count = min(_PUBLISH_AT_ONCE, records - first)
-            lines = [b">%0*d\n" % (RECORD_BYTES, number) for number in range(first, first + count)]
-            _ask(connection, b"".join(lines), count)
+def _path(server: Running) -> str:
+    return str(server.directory / "data")
 
 
-def _ask(connection: socket.socket, data: bytes, replies: int) -> None:
-    connection.sendall(data)
-    left = 2 * replies
-    while left:
-        left -= len(connection.recv(min(left, 1 << 20)))
+def _address(server: Running) -> str:
+    return f"127.0.0.1:{server.port}"
 
 
-def rates(spark: SparkSession, daemon: Daemon, parquet: str, records: int, rounds: int) -> dict[str, list[float]]:
-    """Records a second of each way, round by round."""
-    places = {"path": str(daemon.data_dir), "server": f"127.0.0.1:{daemon.port('pravega')}"}
+def _values(spark: SparkSession, records: int, value: str) -> DataFrame:
+    return spark.range(0, records, 1, _CORES).selectExpr(f"CAST({value} AS binary) AS value")
 
-    def source(where: str, schema: str | None = None) -> DataFrame:
-        reader = spark.read.format("streamd").option(where, places[where]).option("topic", TOPIC)
+
+def _publish(frame: DataFrame, server: Running, topic: str) -> None:
+    writer = frame.write.format("streamd").mode("append").option("server", _address(server)).option("topic", topic)
+    writer.option("createTopics", "true").save()
+
+
+def _in_turn(ways: Mapping[str, Callable[[], float]]) -> Sample:
+    """The median of what each way gives, asked one after the other; the first turn is for compilers and caches."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(1 + _TURNS):
+        for name, way in ways.items():
+            value = way()
+            if turn:
+                found[name].append(value)
+    return {name: median(values) for name, values in found.items()}
+
+
+def _rate(count: float, act: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    act()
+    return count / (time.monotonic() - begun)
+
+
+def read(bench: Bench, server: Running, *, records: int) -> Sample:
+    """Rows a second of a query that uses every value, by each way to read."""
+    from benchmarks.spark_rows import RowSource
+
+    count = bench.count(records)
+    parquet = str(server.directory / "parquet")
+    places = {"path": _path(server), "server": _address(server)}
+
+    def source(spark: SparkSession, where: str, schema: str | None = None) -> DataFrame:
+        reader = spark.read.format("streamd").option(where, places[where]).option("topic", "numbers")
         return (reader if schema is None else reader.schema(schema)).load()
 
-    spark.dataSource.register(RowSource)
-    ways: dict[str, Callable[[], DataFrame]] = {
-        "path": lambda: source("path"),
-        "path, only value": lambda: source("path", "value binary"),
-        "path, only offset": lambda: source("path", "offset long"),
-        "server": lambda: source("server"),
-        "server, only value": lambda: source("server", "value binary"),
-        "Parquet": lambda: spark.read.parquet(parquet),
-        "row tuples": lambda: spark.read.format("rows").option("path", places["path"]).load(),
-    }
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(rounds + 1):
-        for name, frame in ways.items():
-            used = "sum(offset) AS firsts, count(*) AS n" if name.endswith("offset") else USE
+    def asked(frame: DataFrame, *expressions: str) -> float:
+        def ask() -> None:
+            (row,) = frame.selectExpr(*(expressions or _USE)).collect()
+            if row.n != count:
+                raise ServerError(f"{row.n} records in place of {count}")
 
-            begin = time.monotonic()
-            (row,) = frame().selectExpr(*used.split(", ")).collect()
-            took = time.monotonic() - begin
-            if row.n != records:
-                raise SystemExit(f"{name}: {row.n} records in place of {records}")
-            # The first round is for compilers and caches.
-            if turn:
-                found[name].append(records / took)
-                print(f"{name}: {records / took:,.0f} records/s", file=sys.stderr, flush=True)
-    return found
+        return _rate(count, ask)
 
-
-def trigger_seconds(spark: SparkSession, daemon: Daemon, checkpoint: str, triggers: int = 12) -> float:
-    """What a trigger costs that reads next to nothing: median of several, without the first ones."""
-    reader = spark.readStream.format("streamd").option("path", str(daemon.data_dir)).option("topic", TOPIC)
-    frame = reader.option("startingOffsets", json.dumps({TOPIC: 0})).option("maxRecordsPerTrigger", 10).load()
-    query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-    try:
-        while len(query.recentProgress) < triggers:
-            time.sleep(0.1)
-        return median(
-            [float(each["durationMs"]["triggerExecution"]) / 1000 for each in query.recentProgress[3:triggers]]
+    with _session() as spark:
+        spark.dataSource.register(RowSource)
+        _publish(_values(spark, count, _NUMBERED), server, "numbers")
+        source(spark, "path").write.parquet(parquet)
+        rows = spark.read.format("rows").option("path", places["path"]).option("topic", "numbers")
+        return _in_turn(
+            {
+                "path": lambda: asked(source(spark, "path")),
+                "path_value": lambda: asked(source(spark, "path", "value binary")),
+                "path_offset": lambda: asked(source(spark, "path", "offset long"), "sum(offset)", "count(*) AS n"),
+                "server": lambda: asked(source(spark, "server")),
+                "server_value": lambda: asked(source(spark, "server", "value binary")),
+                "parquet": lambda: asked(spark.read.parquet(parquet)),
+                "rows": lambda: asked(rows.load()),
+            }
         )
-    finally:
-        query.stop()
 
 
-def main() -> int:
-    """Publish, ask, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
-    parser.add_argument("--records", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--dir", type=Path, default=Path("build/benchmarks"), help="data, on a real disk (%(default)s)")
-    options = parser.parse_args()
-    options.dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="spark-", dir=options.dir) as directory:
-        daemon = Daemon(directory)
-        daemon.start()
+def write(bench: Bench, server: Running, *, records: int) -> Sample:
+    """Rows a second that are written, from Parquet: on disk and published, once."""
+    from benchmarks.spark_rows import RowSource
+
+    count = bench.count(records)
+    parquet, copy = (str(server.directory / name) for name in ("parquet", "copy"))
+
+    def streamed(spark: SparkSession) -> None:
+        checkpoint = server.directory / "checkpoint"
+        reader = spark.readStream.schema("value binary").option("maxFilesPerTrigger", 1)
+        writer = reader.parquet(parquet).writeStream.format("streamd").option("checkpointLocation", str(checkpoint))
+        query = writer.options(server=_address(server), topic="streamed", createTopics="true")
+        query.trigger(availableNow=True).start().awaitTermination()
+        shutil.rmtree(checkpoint)
+
+    with _session() as spark:
+        spark.dataSource.register(RowSource)
+        files = max(_CORES, count // _STREAM_ROWS)
+        _values(spark, count, _NUMBERED).repartition(files).write.parquet(parquet)
+        frame = spark.read.parquet(parquet)
+        return _in_turn(
+            {
+                "batch": lambda: _rate(count, lambda: _publish(frame, server, "written")),
+                "stream": lambda: _rate(count, lambda: streamed(spark)),
+                "parquet": lambda: _rate(count, lambda: frame.write.mode("overwrite").parquet(copy)),
+                "rows": lambda: _rate(count, lambda: frame.write.format("rows").mode("append").save()),
+            }
+        )
+
+
+def trigger(bench: Bench, server: Running) -> Sample:
+    """What a trigger takes that reads ten records, to nowhere: the median without the first ones."""
+    with _session() as spark:
+        _publish(_values(spark, 10 * 1000, _NUMBERED), server, "numbers")
+        reader = spark.readStream.format("streamd").option("path", _path(server)).option("topic", "numbers")
+        frame = reader.option("startingOffsets", json.dumps({"numbers": 0})).option("maxRecordsPerTrigger", 10).load()
+        checkpoint = str(server.directory / "checkpoint")
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
-            publish(daemon, options.records)
-            spark = streamd.spark.session("streamd benchmarks", "local[2]", _CONFIG)
-            parquet = f"{Path(directory).resolve()}/parquet"
-            reader = spark.read.format("streamd").option("path", str(daemon.data_dir)).option("topic", TOPIC)
-            reader.load().write.parquet(parquet)
-            found = rates(spark, daemon, parquet, options.records, options.rounds)
-            trigger = trigger_seconds(spark, daemon, f"{directory}/checkpoint")
-            spark.stop()
+            while len(query.recentProgress) < _TRIGGERS:
+                if not query.isActive:
+                    raise ServerError(f"the query ended: {query.exception()}")
+                time.sleep(0.1)
+            progress: list[Any] = query.recentProgress[3:_TRIGGERS]
         finally:
-            daemon.close()
-    print("| way | records/s, median | beside Parquet | beside row tuples |\n|---|---|---|---|")
-    middle = {name: median(each) for name, each in found.items()}
-    for name, rate in middle.items():
-        print(f"| {name} | {rate:,.0f} | {rate / middle['Parquet']:.2f} | {rate / middle['row tuples']:.1f} |")
-    print(f"\na trigger costs {trigger:.2f} s")
-    return 0
+            query.stop()
+    return {"seconds": median(float(each["durationMs"]["triggerExecution"]) / 1000 for each in progress)}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def archive(bench: Bench, server: Running, *, records: int) -> Sample:
+    """Megabytes of records a second that are archived, each time anew, beside Spark's own copy to Parquet."""
+    import streamd.spark
+
+    count = bench.count(records)
+    target = server.directory / "archive"
+
+    def archived(spark: SparkSession, topic: str, megabytes: float, **where: str) -> float:
+        rate = _rate(
+            megabytes,
+            lambda: streamd.spark.archive(
+                spark, topic, str(target), group=None, file_bytes=_ARCHIVE_FILE_BYTES, **where
+            ),
+        )
+        shutil.rmtree(target)
+        return rate
+
+    with _session() as spark:
+        sizes: dict[str, float] = {}
+        for topic, value in (("log", _LOG_LINE), ("hex", _HEX)):
+            _publish(_values(spark, count, value), server, topic)
+            live = spark.read.format("streamd").option("path", _path(server)).option("topic", topic).load()
+            sizes[topic] = live.selectExpr("sum(length(value))").collect()[0][0] / 1e6
+
+        def copied() -> float:
+            live = spark.read.format("streamd").option("path", _path(server)).option("topic", "log").load()
+            writer = live.write.option("compression", "zstd").mode("overwrite")
+            return _rate(sizes["log"], lambda: writer.parquet(str(server.directory / "copy")))
+
+        return _in_turn(
+            {
+                "log_path": lambda: archived(spark, "log", sizes["log"], path=_path(server)),
+                "log_server": lambda: archived(spark, "log", sizes["log"], server=_address(server)),
+                "hex_path": lambda: archived(spark, "hex", sizes["hex"], path=_path(server)),
+                "copy": copied,
+            }
+        )
+
+
+def _rows(name: str, title: str) -> Figure:
+    return Figure(name, title, "/s")
+
+
+def _megabytes(name: str, title: str) -> Figure:
+    return Figure(name, title, "MB/s")
+
+
+SPARK: tuple[Case, ...] = (
+    alone(
+        "spark-read",
+        "Spark reads 100 B and uses them, rows/s",
+        partial(read, records=_RECORDS),
+        _rows("path", "from `path`"),
+        _rows("path_value", "from `path`, only `value`"),
+        _rows("path_offset", "from `path`, only `offset`"),
+        _rows("server", "from `server`"),
+        _rows("server_value", "from `server`, only `value`"),
+        _rows("parquet", "Parquet"),
+        _rows("rows", "row tuples"),
+        goals=(at_least("path", 2_500_000), at_least("server", 1_500_000)),
+        service="pravega",
+        rounds_max=1,
+    ),
+    alone(
+        "spark-write",
+        "Spark writes 100 B, rows/s",
+        partial(write, records=_RECORDS),
+        _rows("batch", "a table"),
+        _rows("stream", f"a stream, {_STREAM_ROWS:,} a trigger"),
+        _rows("parquet", "Parquet"),
+        _rows("rows", "row tuples, stored nowhere"),
+        goals=(at_least("batch", 1_000_000),),
+        service="pravega",
+        rounds_max=1,
+    ),
+    alone(
+        "spark-archive",
+        "archive to Parquet",
+        partial(archive, records=_RECORDS),
+        _megabytes("log_path", "log lines, from `path`"),
+        _megabytes("log_server", "log lines, from `server`"),
+        _megabytes("hex_path", "random hex, from `path`"),
+        _megabytes("copy", "log lines, copied by Spark"),
+        goals=(at_least("log_path", 200), at_least("log_server", 200)),
+        service="pravega",
+        rounds_max=1,
+    ),
+    alone(
+        "spark-trigger",
+        "a trigger with ten records",
+        trigger,
+        Figure("seconds", "fixed cost", "s", 2),
+        goals=(at_most("seconds", 0.4),),
+        service="pravega",
+        rounds_max=1,
+    ),
+)
