@@ -16,7 +16,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.case import Bench, Case, Figure, Sample, alone, at_least, at_most
+from benchmarks.case import Bench, Case, Figure, Goal, Measure, Sample, alone, at_least, at_most
 from benchmarks.servers import Running, ServerError
 
 if TYPE_CHECKING:
@@ -235,8 +235,13 @@ def _megabytes(name: str, title: str) -> Figure:
     return Figure(name, title, "MB/s")
 
 
+def _case(name: str, title: str, measure: Measure, *figures: Figure, goals: tuple[Goal, ...]) -> Case:
+    """A case with turns of its own in place of rounds."""
+    return alone(name, title, measure, *figures, goals=goals, service="pravega", rounds_max=1)
+
+
 SPARK: tuple[Case, ...] = (
-    alone(
+    _case(
         "spark-read",
         "Spark reads 100 B and uses them, rows/s",
         partial(read, records=_RECORDS),
@@ -248,10 +253,8 @@ SPARK: tuple[Case, ...] = (
         _rows("parquet", "Parquet"),
         _rows("rows", "row tuples"),
         goals=(at_least("path", 2_500_000), at_least("server", 1_500_000)),
-        service="pravega",
-        rounds_max=1,
     ),
-    alone(
+    _case(
         "spark-write",
         "Spark writes 100 B, rows/s",
         partial(write, records=_RECORDS),
@@ -260,10 +263,8 @@ SPARK: tuple[Case, ...] = (
         _rows("parquet", "Parquet"),
         _rows("rows", "row tuples, stored nowhere"),
         goals=(at_least("batch", 1_000_000),),
-        service="pravega",
-        rounds_max=1,
     ),
-    alone(
+    _case(
         "spark-archive",
         "archive to Parquet",
         partial(archive, records=_RECORDS),
@@ -272,16 +273,12 @@ SPARK: tuple[Case, ...] = (
         _megabytes("hex_path", "random hex, from `path`"),
         _megabytes("copy", "log lines, copied by Spark"),
         goals=(at_least("log_path", 200), at_least("log_server", 200)),
-        service="pravega",
-        rounds_max=1,
     ),
-    alone(
+    _case(
         "spark-trigger",
         "a trigger with ten records",
         trigger,
         Figure("seconds", "fixed cost", "s", 2),
         goals=(at_most("seconds", 0.4),),
-        service="pravega",
-        rounds_max=1,
     ),
 )
