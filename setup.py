@@ -16,7 +16,11 @@ SPARK = [
     *("tree-sitter>=0.23", "tree-sitter-toml>=0.7"),
 ]
 # shtab writes the completions, and another version of it writes them in another way.
-TEST = ["hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0", "shtab==1.13.0"]
+TEST = [
+    *("hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0", "shtab==1.13.0"),
+    # A server that speaks S3, for the archive.
+    *("moto[s3]>=5.0", "flask>=3.0", "flask-cors>=5.0"),
+]
 DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools", "types-PyYAML"]
 
 
@@ -43,7 +47,7 @@ setup(
     package_dir={"": "."},
     # twisted.plugins is listed by hand: it has no __init__.py, and must not have one, since it is Twisted's package.
     packages=[*find_packages(include=["streamd", "streamd.*", "pyspark_streamd"]), "twisted.plugins"],
-    package_data={"streamd": ["py.typed"], "streamd.http": ["static/*"]},
+    package_data={"streamd": ["py.typed"], "streamd.http": ["static/*"], "streamd.spark": ["log4j2.properties"]},
     data_files=[
         ("share/man/man1", ["man/streamctl.1"]),
         ("share/man/man5", ["man/streamd.toml.5"]),

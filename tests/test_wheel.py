@@ -84,7 +84,8 @@ class WheelTests(SynchronousTestCase):
         modules = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd").rglob("*.py")}
         static = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd" / "http" / "static").iterdir()}
         self.assertEqual(
-            {name for name in names if name.startswith("streamd/")}, {*modules, *static, "streamd/py.typed"}
+            {name for name in names if name.startswith("streamd/")},
+            {*modules, *static, "streamd/py.typed", "streamd/spark/log4j2.properties"},
         )
         for page in ("man1/streamctl.1", "man8/streamd.8", "man5/streamd.toml.5"):
             self.assertIn(f"streamd-{__version__}.data/data/share/man/{page}", names)

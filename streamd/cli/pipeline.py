@@ -10,10 +10,11 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from streamd.cli.command import USAGE, CommandError, check_server, print_json
-from streamd.cli.spark import add_spark_options, in_short, missing, spark_session
+from streamd.cli.spark import add_spark_options, gone_with, in_short, missing, spark_session
 
 if TYPE_CHECKING:
     from streamd.spark.pipeline_file import Pipeline
+    from streamd.spark.pipeline_run import Progress
 
 
 def add(commands: Any) -> None:
@@ -51,29 +52,35 @@ def run(options: argparse.Namespace) -> int:
     _add_settings(pipeline, options)
     if pipeline.path is None or any(sink.topic is not None for sink in pipeline.sinks):
         check_server(pipeline.server)
-    with spark_session(pipeline.name, options) as spark:
+    with spark_session(pipeline.name, options, stop) as spark:
         from streamd.spark.pipeline_file import PipelineError
         from streamd.spark.pipeline_run import QueryFailed, Running
 
         running = Running(spark, pipeline)
         try:
-            running.start(once=options.once)
-            _say(f"{pipeline.name}: {len(pipeline.sinks)} queries are running")
-            for progress in running.follow(stop):
-                if options.json:
-                    print_json(asdict(progress))
-                    sys.stdout.flush()
-                else:
-                    rate = f"{progress.rows_per_second:.0f} rows/s"
-                    _say(f"{progress.sink}: {progress.rows} rows, {rate}, lag {progress.lag}")
+            with gone_with(stop):
+                running.start(once=options.once)
+                _say(f"{pipeline.name}: {len(pipeline.sinks)} queries are running")
+                for progress in running.follow(stop):
+                    _tell(progress, options.json)
         except PipelineError as error:
             raise CommandError(str(error), USAGE)
         except QueryFailed as failed:
             raise CommandError(f"{pipeline.file}: sink {failed.sink}: {in_short(failed.error)}")
         finally:
-            running.stop()
+            with gone_with(stop):
+                running.stop()
     _say(f"{pipeline.name}: {'all is read' if options.once and not stop.is_set() else 'stopped'}")
     return 0
+
+
+def _tell(progress: Progress, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(progress))
+        sys.stdout.flush()
+    else:
+        rate = f"{progress.rows_per_second:.0f} rows/s"
+        _say(f"{progress.sink}: {progress.rows} rows, {rate}, lag {progress.lag}")
 
 
 def check(options: argparse.Namespace) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
+from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from streamd.cli.command import FAILED, UNAVAILABLE, USAGE, CommandError
@@ -13,8 +16,8 @@ from streamd.cli.command import FAILED, UNAVAILABLE, USAGE, CommandError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Nobody looks at a page of a command that ends, and Spark has much to say of itself.
-_QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+# Nobody looks at a page of a command that ends.
+_QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 # How a traceback of Python's ends, and what looks like it and is Java's.
 _RAISED: Final = re.compile(r"(\w+\.)*\w*(Error|Exception|Lost|Refused|Failed|Truncated|Segment): ")
@@ -42,8 +45,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSession]:
-    """A Spark session for one command. What goes wrong in Spark becomes a CommandError."""
+def spark_session(name: str, options: argparse.Namespace, stop: Event | None = None) -> Iterator[SparkSession]:
+    """A Spark session for one command. What goes wrong in Spark becomes a CommandError, unless it is to `stop`."""
     try:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
@@ -54,14 +57,15 @@ def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSessi
 
     from streamd.client.errors import ClientError
     from streamd.spark.archive_files import ArchiveError
-    from streamd.spark.java import NoJava
+    from streamd.spark.java import NoJava, quiet_java_home
     from streamd.spark.options import OptionError
     from streamd.spark.places import DataLost
     from streamd.spark.start import session
     from streamd.store.errors import StoreError
 
     try:
-        spark = session(name, options.master, {**_QUIET, **dict(options.conf)})
+        os.environ["JAVA_HOME"] = quiet_java_home()
+        spark = session(name, options.master, {**_quiet(), **dict(options.conf)})
     except NoJava as error:
         raise CommandError(str(error), UNAVAILABLE)
     except (PySparkException, Py4JError) as error:
@@ -77,7 +81,31 @@ def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSessi
     except (PySparkException, Py4JError, OSError) as error:
         raise CommandError(in_short(error), FAILED)
     finally:
-        spark.stop()
+        with gone_with(stop or Event()):
+            spark.stop()
+
+
+@contextmanager
+def gone_with(stop: Event) -> Iterator[None]:
+    """Once a command is to stop, that Spark fails is no error: a signal for all its processes ends Java as well."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError, OSError):
+        if not stop.is_set():
+            raise
+
+
+def _quiet() -> dict[str, str]:
+    """Settings for a Spark that says nothing of itself: what is wrong is told by the command."""
+    from pyspark.logger import PySparkLogger
+
+    # Of each error it would print all that Java went through.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    log = files("streamd.spark") / "log4j2.properties"
+    return {**_QUIET, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file://{log}"}
 
 
 def missing(error: ImportError) -> CommandError:

@@ -22,10 +22,14 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from streamd.spark.archive_files import ArchiveError, Files
+from streamd.spark.archive_arrow import ArrowFiles
+from streamd.spark.archive_files import ArchiveError, Files, Location
+from streamd.spark.archive_hadoop import HadoopFiles
+from streamd.spark.archive_location import files_of
 from streamd.spark.archive_manifest import Manifest, Manifests, Output
 from streamd.spark.archive_plan import Shape, plan
-from streamd.spark.archive_write import Job, is_written, write
+from streamd.spark.archive_spark import write_by_spark
+from streamd.spark.archive_write import Done, Job, is_written, write_in_tasks
 from streamd.spark.hidden import Retrying
 from streamd.spark.options import OnDataLoss
 from streamd.spark.places import DataLost, Range, range_of
@@ -90,7 +94,7 @@ class ArchiveRun:
         self._spark = spark
         self._settings = settings
         self._shape = Shape(settings.file_bytes, settings.wait)
-        self._files = Files(uri)
+        self._files = files_of(spark, uri)
         self._storage = open_storage(settings.path, settings.server)
         self._group = _Group(settings)
         found = _chosen(self._storage, topics)
@@ -128,15 +132,19 @@ class ArchiveRun:
         jobs = [job for topic in topics for job in topic.jobs()]
         if not jobs:
             return
-        context = self._spark.sparkContext
-        context.setJobDescription(f"archive {len(jobs)} files of {len(topics)} topics to {self._files.uri}")
-        written = context.parallelize(jobs, len(jobs)).map(write).collect()
-        for done in written:
+        what = f"archive {len(jobs)} files of {len(topics)} topics to {self._files.uri}"
+        self._spark.sparkContext.setJobDescription(what)
+        for done in self._carry_out(jobs):
             if done.gone:
                 self._topics[done.topic].drop_plan()
                 raise DataLost(f"topic {done.topic!r}: {done.gone} while they were archived. Run it again")
         for topic in topics:
             topic.commit()
+
+    def _carry_out(self, jobs: Sequence[Job]) -> list[Done]:
+        if isinstance(self._files, HadoopFiles):
+            return write_by_spark(self._spark, self._files, jobs)
+        return write_in_tasks(self._spark, jobs)
 
 
 class _Group:
@@ -239,8 +247,9 @@ class _Topic:
     def jobs(self) -> Iterator[Job]:
         """What the plan asks for."""
         settings = self._settings
+        location = self._files.location if isinstance(self._files, ArrowFiles) else Location(self._files.uri)
         for output in self.manifest.plan:
-            yield Job(self._files.uri, settings.path, settings.server, self.info.name, self.info.id, output)
+            yield Job(location, settings.path, settings.server, self.info.name, self.info.id, output)
 
     def commit(self) -> None:
         """All of the plan is written: it counts from here on."""

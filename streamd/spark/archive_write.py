@@ -1,20 +1,24 @@
-"""What a task of an archive run does: it writes one file, or finds that this was done."""
+"""How the files of an archive run are written: each by a task that does nothing else, or finds that this was done."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamd.spark.archive_files import Files
+from streamd.spark.archive_arrow import ArrowFiles
+from streamd.spark.archive_files import Location
 from streamd.spark.archive_manifest import Output
 from streamd.spark.columns import ARROW, batches
 from streamd.spark.storage import open_storage
 from streamd.store.errors import NoSuchSegment, RecordsTruncated
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streamd.spark.archive_files import Files
     from streamd.spark.archive_manifest import File
 
 COLUMNS: Final = ("offset", "timestamp", "type", "value")
@@ -38,7 +42,7 @@ _HOW: Final[dict[str, Any]] = {
 class Job(NamedTuple):
     """One file to write."""
 
-    uri: str
+    location: Location
     path: str | None
     server: str | None
     topic: str
@@ -50,43 +54,42 @@ class Done(NamedTuple):
     """What came of it."""
 
     topic: str
-    output: Output
     gone: str = ""
     """Where records went before they were read: what went."""
 
 
-def write(job: Job) -> Done:
-    """Write the file, unless it is there."""
-    files = Files(job.uri)
+DELETED: Final = "it was deleted"
+
+
+def write_in_tasks(spark: SparkSession, jobs: Sequence[Job]) -> list[Done]:
+    """Write these files, as many at once as Spark has cores."""
+    done: list[Done] = spark.sparkContext.parallelize(jobs, len(jobs)).map(_carry_out).collect()
+    return done
+
+
+def _carry_out(job: Job) -> Done:
+    files = ArrowFiles(job.location)
     try:
         if not is_written(files, job.output.file):
             files.put(job.output.file.path, lambda file: _write(file, files, job))
     except RecordsTruncated as error:
-        return Done(job.topic, job.output, f"records below {error.first_number} were truncated, or have expired")
+        return Done(job.topic, truncated(error.first_number))
     except NoSuchSegment:
-        return Done(job.topic, job.output, "it was deleted")
-    return Done(job.topic, job.output)
+        return Done(job.topic, DELETED)
+    return Done(job.topic)
 
 
 def is_written(files: Files, file: File) -> bool:
     """Whether a file is there: by a run that was cut off, or another attempt. It has its name when it is whole."""
-    if not files.exists(file.path):
-        return False
-    try:
-        with files.system.open_input_file(files.at(file.path)) as handle:
-            return bool(pq.ParquetFile(handle).metadata.num_rows == file.rows)
-    except pa.ArrowInvalid:
-        # Some file systems show what is being written.
-        return False
+    return files.rows(file.path) == file.rows
 
 
-def read(files: Files, file: File, columns: list[str] | None = None) -> Iterator[Any]:
-    """The record batches of a file."""
-    with files.system.open_input_file(files.at(file.path)) as handle:
-        yield from pq.ParquetFile(handle).iter_batches(columns=columns)
+def truncated(first: int) -> str:
+    """What to say where a topic begins at this record by now."""
+    return f"records below {first} were truncated, or have expired"
 
 
-def _write(target: Any, files: Files, job: Job) -> None:
+def _write(target: Any, files: ArrowFiles, job: Job) -> None:
     output = job.output
     rows = 0
     with pq.ParquetWriter(target, SCHEMA, **_HOW) as writer:
@@ -97,9 +100,9 @@ def _write(target: Any, files: Files, job: Job) -> None:
         raise ValueError(f"{output.file.path}: {rows} records were read, and {output.file.rows} are to be in it")
 
 
-def _batches(files: Files, job: Job) -> Iterator[Any]:
+def _batches(files: ArrowFiles, job: Job) -> Iterator[Any]:
     for young in job.output.young:
-        yield from read(files, young)
+        yield from files.batches(young.path)
     live, end = job.output.live, job.output.file.end
     if live < end:
         storage = open_storage(job.path, job.server)

@@ -53,6 +53,12 @@ def java_home() -> str:
     )
 
 
+def quiet_java_home() -> str:
+    """The JAVA_HOME for Spark with a Java that is never asked for the module: it would warn of it on every start."""
+    home = Path(java_home())
+    return str(home if home == _cache() else _wrapped(home / "bin" / "java"))
+
+
 def _candidates() -> Iterator[Path]:
     """Programs to try, the best one first: what the user chose, what the system has, what pip brought."""
     chosen = os.environ.get("JAVA_HOME")
@@ -82,7 +88,7 @@ def _look_at(java: Path) -> tuple[int, bool]:
 
 def _wrapped(java: Path) -> Path:
     """A JAVA_HOME around a Java without the module. It stays: a cluster that runs with it starts Javas at any time."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamd" / "java"
+    cache = _cache()
     program = cache / "bin" / "java"
     text = _WRAPPER.format(java=_quoted(java), module=_EXTRA_MODULE)
     try:
@@ -98,6 +104,10 @@ def _wrapped(java: Path) -> Path:
     os.chmod(made, 0o755)
     os.replace(made, program)
     return cache
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamd" / "java"
 
 
 def _quoted(java: Path) -> str:

@@ -70,16 +70,15 @@ class Running:
 
     def follow(self, stop: Event) -> Iterator[Progress]:
         """What the queries do, until they have ended or are to stop; QueryFailed when one of them fails."""
-        while True:
-            running = [query for query in self._queries.values() if query.isActive]
-            ended = stop.wait(_LOOK_SECONDS if running else 0)
+        running = True
+        while running and not stop.is_set():
+            running = any(query.isActive for query in self._queries.values())
             for name, query in self._queries.items():
                 yield from self._news(name, query)
                 error = query.exception()
                 if error is not None:
                     raise QueryFailed(name, error)
-            if ended or not running:
-                return
+            stop.wait(_LOOK_SECONDS if running else 0)
 
     def stop(self) -> None:
         """End all queries. What they were at is done again when they are started again, and written once."""

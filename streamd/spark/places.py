@@ -82,7 +82,8 @@ def chosen(storage: Storage, options: ReadOptions) -> list[Info]:
     for name in options.topics:
         if name not in known:
             near = get_close_matches(name, map(_name, storage.segments()), 1)
-            raise OptionError(f"there is no topic {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            hint = f"; did you mean {near[0]!r}?" if near else ": create it first, by streamctl create or by publishing"
+            raise OptionError(f"there is no topic {name!r}{hint}")
     return [known[name] for name in options.topics]
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from pathlib import Path
+from fnmatch import fnmatchcase as fnmatch
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 import streamd.spark
-from streamd.spark.archive_files import Files
+from streamd.spark.archive_location import files_of
 from streamd.spark.archive_manifest import Manifest, Manifests
 from streamd.spark.archive_run import Archived
 from tests.sesp_client import Sesp
@@ -23,9 +23,12 @@ Rows = list[tuple[int, bytes]]
 class ArchiveCase(SparkCase):
     """A daemon, and an archive beside it."""
 
+    system: FileSystem = LocalFileSystem()
+    """Where the archive is looked at, with `root` as its directory there."""
+
     def setUp(self) -> None:
         super().setUp()
-        self.uri = str(self.directory / "an archive")
+        self.uri = self.root = str(self.directory / "an archive")
 
     def server(self) -> str:
         """Where the daemon has its tools served."""
@@ -38,21 +41,32 @@ class ArchiveCase(SparkCase):
 
     def manifest(self, topic: str) -> Manifest:
         """The version that counts."""
-        found = Manifests(Files(self.uri), topic).last()
+        found = Manifests(files_of(spark(), self.uri), topic).last()
         assert found is not None
         return found
 
     def in_place(self) -> dict[str, Rows]:
         """What somebody finds who knows nothing of streamd, by topic."""
         found: dict[str, Rows] = {}
-        for path in sorted(Path(self.uri).glob("topic=*/date=*/*.parquet")):
-            topic = unquote(path.parent.parent.name.removeprefix("topic="))
-            found.setdefault(topic, []).extend(_rows([path]))
+        for path in self.paths("topic=*/date=*/[!.]*.parquet"):
+            topic = unquote(path.partition("/")[0].removeprefix("topic="))
+            found.setdefault(topic, []).extend(self._rows(path))
         return found
 
     def archived(self, topic: str) -> Rows:
         """What the manifest says is archived, young files too."""
-        return _rows(Path(self.uri, file.path) for file in self.manifest(topic).files)
+        return [row for file in self.manifest(topic).files for row in self._rows(file.path)]
+
+    def paths(self, pattern: str) -> list[str]:
+        """The files below the archive whose paths fit, sorted."""
+        found = self.system.get_file_info(FileSelector(self.root, recursive=True, allow_not_found=True))
+        names = [each.path.removeprefix(f"{self.root}/") for each in found if each.type == FileType.File]
+        return sorted(name for name in names if fnmatch(name, pattern))
+
+    def _rows(self, path: str) -> Rows:
+        wanted = {"columns": ["offset", "value"], "filesystem": self.system, "partitioning": None}
+        columns = pq.read_table(f"{self.root}/{path}", **wanted).to_pydict()
+        return list(zip(columns["offset"], columns["value"], strict=True))
 
     def position(self, topic: str) -> int | None:
         """Where the group is, as the admin sees it."""
@@ -68,11 +82,3 @@ class ArchiveCase(SparkCase):
 def numbered(first: int, end: int) -> Rows:
     """What a topic holds that has its offsets as messages."""
     return [(number, b"%d" % number) for number in range(first, end)]
-
-
-def _rows(paths: Iterable[Path]) -> Rows:
-    found: Rows = []
-    for path in paths:
-        columns = pq.read_table(path, columns=["offset", "value"], partitioning=None).to_pydict()
-        found += zip(columns["offset"], columns["value"], strict=True)
-    return found

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
@@ -79,6 +83,17 @@ class Process:
         self._reader.join(_SECONDS_MAX)
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+@cache
+def shared_cluster() -> Cluster:
+    """The cluster of all tests of a run, started when it is first asked for: that takes long."""
+    directory = tempfile.mkdtemp(prefix="streamd-cluster-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    cluster = Cluster(Path(directory))
+    atexit.register(cluster.stop)
+    cluster.start()
+    return cluster
 
 
 class Cluster:

@@ -1,4 +1,4 @@
-"""A real cluster: a master and two workers, a driver and the daemon, all in processes of their own."""
+"""A real cluster: a master and two workers, drivers and the daemon, all in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,33 +6,30 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from pathlib import Path
 
 from twisted.internet.defer import Deferred
 
 from tests.daemon import CHECKOUT
-from tests.spark.cluster import Cluster
+from tests.spark.cluster import shared_cluster
+from tests.spark.job import SETTINGS, TOPIC
 from tests.spark.session import SparkCase
+from tests.spark.speculating import ROWS
+from tests.spark.test_pipeline import EXAMPLES
+from tests.spark.written import written
 
 COUNT = 20_000
 
 
 class ClusterTests(SparkCase):
-    """One cluster for both ways to read: it takes long to start."""
+    def server(self) -> str:
+        return f"127.0.0.1:{self.daemon.port('pravega')}"
 
-    def setUp(self) -> None:
-        super().setUp()
-        self.cluster = Cluster(self.directory)
-        self.addCleanup(self.cluster.stop)
-
-    def run_job(self, *options: dict[str, str]) -> Any:
-        """What a driver finds that knows nothing but the address of the cluster."""
+    def run_driver(self, *command: str) -> str:
+        """What a driver prints, or a command, that knows nothing but the address of the cluster."""
         ended = subprocess.run(
-            [
-                *(sys.executable, "-m", "tests.spark.job", self.cluster.url, str(self.directory)),
-                *map(json.dumps, options),
-            ],
-            cwd=CHECKOUT,
+            [sys.executable, "-m", *command],
+            cwd=self.directory,
             env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
             capture_output=True,
             text=True,
@@ -40,17 +37,54 @@ class ClusterTests(SparkCase):
             check=False,
         )
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        return json.loads(ended.stdout)
+        return ended.stdout
 
-    def test_cluster(self) -> Deferred[None]:
-        """Tasks on both workers read everything, from files and from the daemon, as a table and as a stream."""
-        return self.do(self._cluster)
+    def test_everything(self) -> Deferred[None]:
+        """Tasks on both workers read, from files and from the daemon, write once, archive, and read the archive."""
+        return self.do(self._everything)
 
-    def _cluster(self) -> None:
-        self.cluster.start()
+    def _everything(self) -> None:
         messages = [str(number) for number in range(COUNT)]
-        self.publish("a", *messages)
+        for first in range(0, COUNT, COUNT // 4):
+            self.publish(TOPIC, *messages[first : first + COUNT // 4])
+        places = (str(self.directory), str(self.daemon.data_dir), self.server())
+        found = json.loads(self.run_driver("tests.spark.job", shared_cluster().url, *places))
         wanted = [COUNT, sum(range(COUNT)), sum(map(len, messages))]
-        places = {"path": str(self.daemon.data_dir)}, {"server": f"127.0.0.1:{self.daemon.port('pravega')}"}
-        found = self.run_job(*({**where, "topic": "a"} for where in places))
-        self.assertEqual(found, [{"batch": wanted, "stream": wanted, "workers": 2}] * 2)
+        for where in ("path", "server"):
+            self.assertEqual(found[where], {"batch": wanted, "stream": wanted, "workers": 2})
+        self.assertEqual((found["archive"]["end"], found["archive"]["table"]), (COUNT, wanted))
+        self.assertGreater(found["archive"]["files"], 3)
+        for topic in ("written", "streamed"):
+            self.assertEqual(sorted(map(int, written(self.server(), topic))), list(range(COUNT)), topic)
+
+    def test_commands(self) -> Deferred[None]:
+        """``streamctl pipeline run`` and ``streamctl archive`` with the cluster as their master."""
+        return self.do(self._commands)
+
+    def _commands(self) -> None:
+        good = [json.dumps({"order": number, "customer": "c", "amount": 1.5}) for number in range(100)]
+        self.publish("orders", *good, "no JSON")
+        on_cluster = ["--master", shared_cluster().url]
+        for key, value in SETTINGS.items():
+            on_cluster += ["--conf", f"{key}={value}"]
+        text = (EXAMPLES / "dead-letters.toml").read_text(encoding="utf-8")
+        file = Path(self.directory, "orders.toml")
+        file.write_text(text.replace("127.0.0.1:12345", self.server()))
+        self.run_driver("streamd.cli", "pipeline", "run", str(file), "--once", *on_cluster)
+        self.assertEqual(len(written(self.server(), "orders.good")), 100)
+        self.assertEqual(len(written(self.server(), "orders.dead")), 1)
+        options = ("--to", str(self.directory / "archive"), "--server", self.server(), "--json")
+        told = self.run_driver("streamd.cli", "archive", "orders", "orders.*", *options, *on_cluster)
+        ends = {each["topic"]: each["end"] for each in json.loads(told)}
+        self.assertEqual(ends, {"orders": 101, "orders.good": 100, "orders.dead": 1})
+
+    def test_twice(self) -> Deferred[None]:
+        """Spark does a task twice at once, and both attempts write everything; each row is in the topic once."""
+        return self.do(self._twice)
+
+    def _twice(self) -> None:
+        places = (self.server(), "t", str(self.directory))
+        self.run_driver("tests.spark.speculating", shared_cluster().url, *places)
+        attempts = [each.name for each in self.directory.glob("attempt *")]
+        self.assertEqual(sorted(attempts), ["attempt 0", "attempt 1"])
+        self.assertEqual(sorted(map(int, written(self.server(), "t"))), list(range(ROWS)))
