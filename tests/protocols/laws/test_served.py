@@ -23,7 +23,7 @@ MIB = 1 << 20
 RECORDS = [b"%04d" % number * 2500 for number in range(2000)]
 
 # What a connection may cost at most beside what the limits allow it: buffers, garbage that is not collected yet.
-KEPT_BYTES_MAX = 12 * MIB
+KEPT_BYTES_MAX = 16 * MIB
 
 # What the flooding peer takes of its answers in the end.
 TAKEN_BYTES = MIB // 2
@@ -97,7 +97,7 @@ class Bounded(ServedLaw):
         peer, spoken = self.opened(daemon)
         witness, other = self.opened(daemon, 1)
         question = spoken.flood()
-        count = 20 * MIB // len(question.asked)
+        count = 40 * MIB // len(question.asked)
         before = forget_height(daemon.pid)
         sent = self.flood(peer, memoryview(question.asked * count), witness, other.ask())
         self.assertLess(sent, count * len(question.asked), "everything was read")
