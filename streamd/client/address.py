@@ -1,8 +1,19 @@
-"""Where a daemon listens: ``host:port``, ``[::1]:port`` or ``unix:PATH``."""
+"""Where a daemon listens.
+
+::
+
+    host:port, [::1]:port
+    unix:PATH
+    tls:host:port:ca=FILE:cert=FILE:key=FILE    each file where it is wanted
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
+
+# Where the next file of a TLS address begins.
+_FILES: Final = re.compile(":(?=(?:ca|cert|key)=)")
 
 
 class TcpAddress(NamedTuple):
@@ -24,21 +35,58 @@ class UnixAddress(NamedTuple):
         return f"unix:{self.path}"
 
 
-Address = TcpAddress | UnixAddress
+class TlsAddress(NamedTuple):
+    """A host and a port where TLS is spoken, and PEM files to do so with."""
+
+    host: str
+    port: int
+    ca: str | None = None
+    """Who is trusted; those whom the system trusts where nothing is said."""
+    cert: str | None = None
+    """The certificate to show, if any."""
+    key: str | None = None
+    """Its key, where that is not in the same file."""
+
+    def __str__(self) -> str:
+        named = {"ca": self.ca, "cert": self.cert, "key": self.key}
+        files = "".join(f":{name}={file}" for name, file in named.items() if file is not None)
+        return f"tls:{TcpAddress(self.host, self.port)}{files}"
+
+
+Address = TcpAddress | UnixAddress | TlsAddress
 
 
 def parse_address(text: str) -> Address:
     """The address in a text; ValueError where there is none."""
-    scheme, _, path = text.partition(":")
+    scheme, _, rest = text.partition(":")
     if scheme == "unix":
-        if not path:
+        if not rest:
             raise ValueError(f"{text!r} has no path")
-        return UnixAddress(path)
-    host, _, port = text.rpartition(":")
+        return UnixAddress(rest)
+    if scheme == "tls":
+        return _parse_tls(text, rest)
+    return TcpAddress(*_host_and_port(text, text))
+
+
+def _parse_tls(text: str, rest: str) -> TlsAddress:
+    place, *files = _FILES.split(rest)
+    named = dict(each.split("=", 1) for each in files)
+    if len(named) < len(files) or not all(named.values()):
+        raise ValueError(f"{text!r} is no address: give each of ca, cert and key once at most, and a file for it")
+    if "key" in named and "cert" not in named:
+        raise ValueError(f"{text!r} has a key and no certificate: give cert=FILE too")
+    host, port = _host_and_port(text, place)
+    return TlsAddress(host, port, named.get("ca"), named.get("cert"), named.get("key"))
+
+
+def _host_and_port(text: str, place: str) -> tuple[str, int]:
+    host, _, port = place.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"{text!r} is no address: put a host with colons into brackets")
     if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{text!r} is no address: expected host:port or unix:PATH")
-    return TcpAddress(host, int(port))
+        raise ValueError(
+            f"{text!r} is no address: expected host:port, unix:PATH or tls:host:port:ca=FILE:cert=FILE:key=FILE"
+        )
+    return host, int(port)

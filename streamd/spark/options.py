@@ -15,7 +15,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from streamd.client.address import parse_address
+from streamd.client.address import TlsAddress, parse_address
 
 OnDataLoss = Literal["fail", "skip"]
 
@@ -219,9 +219,19 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path)
 
 
+def check_server(server: str) -> None:
+    """Whether this can be the address of a daemon for all processes of Spark; ValueError."""
+    address = parse_address(server)
+    if isinstance(address, TlsAddress):
+        for name in ("ca", "cert", "key"):
+            file = getattr(address, name)
+            if file is not None and not os.path.isabs(file):
+                raise ValueError(f"{name} is {file!r}: give a path from / on, which every executor has")
+
+
 def _check_address(server: str) -> None:
     try:
-        parse_address(server)
+        check_server(server)
     except ValueError as error:
         raise OptionError(f"server is to be the address of the daemon's Pravega service: {error}")
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from streamd.client.address import parse_address
-from streamd.spark.options import OptionError
+from streamd.spark.options import OptionError, check_server
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -46,7 +45,7 @@ def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
     if server is None:
         raise OptionError("say where to write: give server, the daemon's Pravega service as host:port")
     try:
-        parse_address(server)
+        check_server(server)
     except ValueError as error:
         raise OptionError(f"server: {error}") from None
     if stream and txn_id is not None:

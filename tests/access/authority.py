@@ -49,6 +49,12 @@ class Authority:
         return context
 
 
+def tlsfile(certificate: Path, authority: Path | None = None) -> str:
+    """An endpoint that shows this certificate, and lets in who shows one of that authority's."""
+    asked = "" if authority is None else f":clientCA={authority}"
+    return f"tlsfile:0:interface=127.0.0.1:privateKey={certificate}:certKey={certificate}{asked}"
+
+
 def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 

@@ -18,8 +18,9 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.ssl import Certificate, optionsForClientTLS
 from twisted.trial.unittest import TestCase
 
-from streamd.client import ConnectionLost, ProtocolBroken, Refused, Timeout
+from streamd.client import ClientError, ConnectionLost, ProtocolBroken, Refused, Timeout
 from streamd.client.asynchronous import FastStreamClient, PravegaClient, SespClient, SmqClient
+from tests.access.authority import Authority, tlsfile
 from tests.client.driver import Endless
 from tests.client.peers import address, deaf, listener
 from tests.daemon import Daemon
@@ -238,6 +239,27 @@ class Suite(Base):
                 messages = [b"x" * 10_000] * 500
                 await topic.publish(messages)
                 self.assertEqual([each async for each in topic.read()], messages)
+
+        return self.carry_out(main())
+
+    def test_tls_address(self) -> Any:
+        """Who may get in is in the address; a file that can't be used is named."""
+        directory = Path(self.mktemp())
+        directory.mkdir()
+        authority = Authority(directory.resolve())
+        ours, mine = authority.issue("server"), authority.issue("mine")
+        daemon = self.daemon("--sesp", tlsfile(ours, authority.file))
+
+        async def main() -> None:
+            where = f"tls:127.0.0.1:{daemon.port('sesp')}:ca={authority.file}"
+            async with SespClient(f"{where}:cert={mine}", **self.options) as client:
+                await client.create("t")
+                self.assertEqual(await client.topics(), ["t"])
+            stranger = SespClient(where, **self.options)
+            await self.raises(ConnectionLost, stranger.topics())
+            for file in ("none", authority.file.name):
+                client = SespClient(f"{where}:cert={authority.file.with_name(file)}", **self.options)
+                self.assertIn(file, str(await self.raises(ClientError, client.connect())))
 
         return self.carry_out(main())
 

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -24,8 +25,9 @@ from streamd.client import (
     SmqClient,
     Timeout,
 )
-from streamd.client.address import TcpAddress, UnixAddress, parse_address
+from streamd.client.address import TcpAddress, TlsAddress, UnixAddress, parse_address
 from streamd.wire.sesp import message_lines
+from tests.access.authority import Authority, tlsfile
 from tests.client.driver import Endless
 from tests.client.peers import address, deaf, listener
 from tests.daemon import CHECKOUT, Daemon
@@ -68,11 +70,15 @@ class AddressTests(SynchronousTestCase):
             ("[::1]:65535", TcpAddress("::1", 65535)),
             ("unix:/run/streamd/sesp.sock", UnixAddress("/run/streamd/sesp.sock")),
             ("unix:a:b", UnixAddress("a:b")),
+            ("tls:localhost:4840", TlsAddress("localhost", 4840)),
+            ("tls:[::1]:1:ca=/a:cert=/b c:key=/d=e", TlsAddress("::1", 1, "/a", "/b c", "/d=e")),
         ):
             self.assertEqual(parse_address(text), found)
             self.assertEqual(str(found), text)
         for text in ("", "host", "host:", ":80", "host:0", "host:65536", "host:x", "::1:80", "host:-1", "unix:", "h:²"):
             self.assertRaises(ValueError, parse_address, text)
+        for end in ("", "h", "h:1:key=/k", "h:1:ca=", "h:1:ca=/a:ca=/b", "h:1:x=/a", "::1:1", "h:1:/a"):
+            self.assertRaises(ValueError, parse_address, f"tls:{end}")
 
 
 class DaemonCase(SynchronousTestCase):
@@ -197,6 +203,31 @@ class ClientTests(DaemonCase):
             self.assertEqual(list(topic.read()), messages)
         stranger = SespClient(where, ssl_context=ssl.create_default_context())
         self.assertRaises(ConnectionLost, stranger.connect)
+
+    def test_tls_address(self) -> None:
+        """Who may get in is in the address; a file that can't be used is named, and nothing is tried again."""
+        directory = Path(self.mktemp())
+        directory.mkdir()
+        authority = Authority(directory.resolve())
+        ours, mine = authority.issue("server"), authority.issue("mine")
+        daemon = self.daemon("--sesp", tlsfile(ours, authority.file))
+        where = f"tls:127.0.0.1:{daemon.port('sesp')}:ca={authority.file}"
+        with SespClient(f"{where}:cert={mine}") as client:
+            client.create("t")
+            self.assertEqual(client.topics(), ["t"])
+        with self.assertRaises(ConnectionLost), SespClient(where) as client:
+            client.topics()
+        for files, said in (
+            (f":cert={directory}/none", "none: No such file"),
+            (f":cert={authority.file}", "expected a certificate in it, and its key in the same file"),
+            (f":cert={mine}:key={authority.file}", f"and its key in {authority.file}"),
+        ):
+            self.assertIn(said, str(self.assertRaises(ClientError, SespClient(where + files).connect)))
+        broken = directory / "broken"
+        broken.write_text("nothing")
+        address = f"tls:127.0.0.1:{daemon.port('sesp')}:ca={broken}"
+        error = self.assertRaises(ClientError, SespClient(address).connect)
+        self.assertIn("expected certificates of authorities in it", str(error))
 
     def test_no_twisted(self) -> None:
         """Importing and using every blocking client brings in neither Twisted nor the store."""

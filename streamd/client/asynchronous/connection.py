@@ -84,11 +84,12 @@ class Connection(Generic[S]):
 
     async def open(self) -> None:
         """Connect, and do what the session wants done first. Whoever comes meanwhile waits for it too."""
+        waits = self._phase in (_Phase.NEW, _Phase.CONNECTING)
         if self._phase is _Phase.NEW:
             self._phase = _Phase.CONNECTING
-            # On its own: whoever came first may go away, and the others still want it.
+            # On its own: whoever came first may go away, and the others still want it. It may have failed at once.
             self._connecting = self._framework.txaio.as_future(self._connect)
-        if self._phase is _Phase.CONNECTING:
+        if waits:
             await self._wait(self._opened)
             self._opened.result()
 

@@ -12,6 +12,7 @@ from streamd.client.address import UnixAddress
 from streamd.client.asynchronous.connection import Framework, Receiver, Transport
 from streamd.client.errors import ConnectionLost, Timeout
 from streamd.client.target import Target
+from streamd.client.tls import context_for
 
 
 class AsyncioFramework(Framework):
@@ -24,6 +25,7 @@ class AsyncioFramework(Framework):
     async def connect(self, receiver: Receiver, target: Target) -> Transport:
         loop = asyncio.get_running_loop()
         address = target.address
+        context = context_for(target)
 
         def make() -> _Reports:
             return _Reports(receiver)
@@ -32,14 +34,12 @@ class AsyncioFramework(Framework):
             async with asyncio.timeout(target.connect_seconds_max):
                 if isinstance(address, UnixAddress):
                     # There is no host whose name a certificate could have.
-                    name = None if target.ssl_context is None else ""
+                    name = None if context is None else ""
                     transport, _ = await loop.create_unix_connection(
-                        make, address.path, ssl=target.ssl_context, server_hostname=name
+                        make, address.path, ssl=context, server_hostname=name
                     )
                 else:
-                    transport, _ = await loop.create_connection(
-                        make, address.host, address.port, ssl=target.ssl_context
-                    )
+                    transport, _ = await loop.create_connection(make, address.host, address.port, ssl=context)
         except TimeoutError:
             raise Timeout(f"no connection to {address} within {target.connect_seconds_max:g} s")
         except OSError as error:

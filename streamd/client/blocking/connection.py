@@ -12,6 +12,7 @@ from streamd.client.address import UnixAddress
 from streamd.client.errors import ClientError, ConnectionLost, Timeout
 from streamd.client.session import Answer, Session, Steps, closed
 from streamd.client.target import Target
+from streamd.client.tls import context_for
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Session)  # type: ignore[type-arg]
@@ -144,13 +145,14 @@ def _connect(target: Target) -> socket.socket:
     """A connected socket that never waits by itself."""
     address = target.address
     deadline = time.monotonic() + target.connect_seconds_max
+    context = context_for(target)
     try:
         connection = _connected(target)
         try:
-            if target.ssl_context is not None:
+            if context is not None:
                 connection.settimeout(max(deadline - time.monotonic(), 0.001))
                 name = None if isinstance(address, UnixAddress) else address.host
-                connection = target.ssl_context.wrap_socket(connection, server_hostname=name)
+                connection = context.wrap_socket(connection, server_hostname=name)
             connection.setblocking(False)
         except BaseException:
             connection.close()
@@ -164,7 +166,7 @@ def _connect(target: Target) -> socket.socket:
 
 def _connected(target: Target) -> socket.socket:
     if not isinstance(target.address, UnixAddress):
-        connection = socket.create_connection(target.address, target.connect_seconds_max)
+        connection = socket.create_connection(target.address[:2], target.connect_seconds_max)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
     connection = socket.socket(socket.AF_UNIX)
