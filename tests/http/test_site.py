@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.http.site import HttpSettings, host_name
+from streamd.http.guard import host_name
+from streamd.http.site import HttpSettings
 from tests.daemon import CHECKOUT
 from tests.http.case import SiteCase, parse, request
 
