@@ -35,7 +35,10 @@ _IDLE_SECONDS_MAX: Final = 60.0
 _STATIC: Final = {
     b"": ("index.html", b"text/html; charset=utf-8"),
     b"streamd.css": ("streamd.css", b"text/css; charset=utf-8"),
-    b"streamd.js": ("streamd.js", b"text/javascript; charset=utf-8"),
+    **{
+        name.encode(): (name, b"text/javascript; charset=utf-8")
+        for name in ("streamd.js", "pages.js", "elements.js", "figures.js")
+    },
     b"icon.svg": ("icon.svg", b"image/svg+xml"),
 }
 
