@@ -7,7 +7,7 @@ from heapq import nlargest
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Cooperator
 from twisted.python.failure import Failure
 
@@ -101,11 +101,11 @@ class Survey:
         """The segments whose name holds the words searched for, whatever their case, in order, one page of them."""
         sight = permits.sight()
 
-        def look() -> Deferred[Found]:
+        def find(names: list[str]) -> Deferred[Found]:
             found: list[Found] = []
-            return self._cooperator.coiterate(self._find(query, sight, found)).addCallback(lambda _: found[0])
+            return self._cooperator.coiterate(self._find(query, names, found)).addCallback(lambda _: found[0])
 
-        return self._answer((query, sight), look)
+        return self._answer((query, sight), lambda: self._names(sight).addCallback(find))
 
     def groups(self, permits: Permits | None = None) -> Deferred[Groups]:
         """All reader groups of the segments that somebody may know of, or of all."""
@@ -117,6 +117,23 @@ class Survey:
 
         return self._answer(("groups", sight), look)
 
+    def _names(self, sight: Sight) -> Deferred[list[str]]:
+        """The names that somebody may know of: judged once, whatever is then searched for among them."""
+        if sight is None:
+            return succeed(self._core.store.names())
+        found: list[str] = []
+
+        def look() -> Deferred[list[str]]:
+            return self._cooperator.coiterate(self._judge(sight, found)).addCallback(lambda _: found)
+
+        return self._answer(("names", sight), look)
+
+    def _judge(self, sight: Callable[[str], object], found: list[str]) -> Iterator[None]:
+        names = iter(self._core.store.names())
+        while some := list(islice(names, _JUDGED_AT_ONCE)):
+            found += filter(sight, some)
+            yield
+
     def usage(self) -> Deferred[Usage]:
         """What the store takes on its disk."""
         return self._answer("usage", self._core.store.usage)
@@ -125,24 +142,25 @@ class Survey:
         """An answer that is fresh, or that somebody waits for already, or a new one."""
         now = self._core.clock.seconds()
         known = self._answers.get(question)
-        if known is None or (known.found_at is not None and now - known.found_at >= _FRESH_SECONDS):
-            self._answers.pop(question, None)
+        if known is None or known.is_stale(now):
+            # What nobody asks for any more is not kept: the names that somebody may know of can be many.
+            self._answers = {key: each for key, each in self._answers.items() if not each.is_stale(now)}
             while len(self._answers) >= _ANSWERS_MAX:
                 self._answers.pop(next(iter(self._answers)))
             known = self._answers[question] = _Answer(self._core)
             known.wait_for(look())
         return known.share()
 
-    def _find(self, query: Query, sight: Sight, found: list[Found]) -> Iterator[None]:
+    def _find(self, query: Query, names: list[str], found: list[Found]) -> Iterator[None]:
         key = SORTS[query.sort]
         wanted = min(query.page, PAGES_MAX) * PAGE_ROWS
         words = query.search.casefold()
         count = 0
         best: list[Segment] = []
-        names = iter(self._core.store.names())
-        while some := list(islice(names, _SEGMENTS_AT_ONCE if sight is None else _JUDGED_AT_ONCE)):
+        left = iter(names)
+        while some := list(islice(left, _SEGMENTS_AT_ONCE)):
             for name in some:
-                if (words and words not in name.casefold()) or (sight is not None and not sight(name)):
+                if words and words not in name.casefold():
                     continue
                 try:
                     best.append(self._core.store.find(name))
@@ -191,6 +209,10 @@ class _Answer(Generic[T]):
         self._result: T | Failure | None = None
         self.found_at: float | None = None
         """When it was; None where it is still being looked for."""
+
+    def is_stale(self, now: float) -> bool:
+        """Whether it was found too long ago."""
+        return self.found_at is not None and now - self.found_at >= _FRESH_SECONDS
 
     def wait_for(self, looked: Deferred[T]) -> None:
         """This finds it."""
