@@ -48,6 +48,9 @@ class View(Protocol):
     async def event(self, permits: Permits) -> Mapping[str, Any]:
         """All that is to be shown now, to who has these rights."""
 
+    def told(self) -> None:
+        """The last event is on its way: the next one need not tell the same again."""
+
 
 @implementer(IPushProducer)
 class Stream:
@@ -104,6 +107,7 @@ class Stream:
         # Where the rules have changed meanwhile, it may show what the new ones forbid: the next one goes by those.
         if not self._over and self._stuck_since is None and not permits.is_stale:
             self._request.write(b"data: %s\n\n" % json.dumps(event).encode())
+            self._view.told()
 
     def _tick(self) -> Deferred[None] | None:
         if self._stuck_since is None:

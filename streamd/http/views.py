@@ -56,7 +56,7 @@ class Overview:
         self._sampler = sampler
         self._survey = survey
         self._query = query
-        self._sample = 0
+        self._sample = self._told = 0
 
     def allow(self, permits: Permits) -> None:
         """Whoever has some right on anything sees how the daemon does."""
@@ -67,7 +67,7 @@ class Overview:
         usage = await self._survey.usage()
         groups = await self._survey.groups(permits)
         found = await self._survey.segments(self._query, permits)
-        samples = self._sampler.since(self._sample)
+        samples = self._sampler.since(self._told)
         if samples:
             self._sample = samples[-1].number
         return {
@@ -78,6 +78,10 @@ class Overview:
             "groups": _groups(groups),
             "segments": {**self._segments(found), "all": permits.sight() is None},
         }
+
+    def told(self) -> None:
+        """These samples are known there."""
+        self._told = self._sample
 
     def _segments(self, found: Found) -> dict[str, Any]:
         return {
@@ -96,7 +100,8 @@ class SegmentView:
         self._survey = survey
         self._name = name
         self._first = first
-        self._shown: tuple[Segment, int, int] | None = None
+        self._place: tuple[Segment, int, int] | None = None
+        self._told: tuple[Segment, int, int] | None = None
         self._withheld = False
 
     def allow(self, permits: Permits) -> None:
@@ -119,7 +124,7 @@ class SegmentView:
                 await self._read(segment, told)
         except NoSuchSegment:
             # Also where it was deleted between two of our steps.
-            told["segment"] = self._shown = None
+            told["segment"] = self._place = None
         except ReadFailed as error:
             told["error"] = str(error)
         return told
@@ -127,17 +132,21 @@ class SegmentView:
     async def _read(self, segment: Segment, told: dict[str, Any]) -> None:
         store = self._core.store
         place = (segment, segment.first_number, segment.number)
-        if place != self._shown:
+        if place != self._told:
             told["records"] = await (
                 records.latest(store, segment)
                 if self._first is None
                 else records.following(store, segment, self._first)
             )
-            self._shown = place
+        self._place = place
+
+    def told(self) -> None:
+        """These records are known there."""
+        self._told = self._place
 
     def _withhold(self) -> None:
         """Show no records. That is a refusal, counted once and not each second."""
-        self._shown = None
+        self._place = None
         if not self._withheld:
             self._withheld = True
             self._core.load.refuse(NotAllowed.reason)

@@ -155,7 +155,9 @@ class OverviewTests(RuledSiteCase):
         self.rig.run()
         self.assertEqual(len(stream.events()), 0)
         self.rig.advance(1)
-        self.assertEqual([row["name"] for row in stream.events()[0]["segments"]["rows"]], ["secret"])
+        (event,) = stream.events()
+        self.assertEqual([row["name"] for row in event["segments"]["rows"]], ["secret"])
+        self.assertEqual([sample[0] for sample in event["samples"]], [1, 2])  # none is lost with what was not shown
 
 
 class SegmentTests(RuledSiteCase):
