@@ -1,5 +1,5 @@
-// What pages are made of: text, rows, lists of facts, and plots. All text goes in as text, so that a record or a name is
-// never markup.
+// What pages are made of: text, rows, lists of facts, and plots. All text goes in as text, so that a record or a name
+// is never markup.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -124,14 +124,11 @@ export function plot(svg, lines, show, scale) {
   parts.push(drawn("text", { x: left, y: height - 4 }, "5 min ago"));
   parts.push(drawn("text", { x: right, y: height - 4, "text-anchor": "end" }, "now"));
   lines.forEach((values, line) => {
-    let path = "";
-    let pen = "M";
-    values.forEach((value, at) => {
-      if (value !== null) path += `${pen}${x(at, values.length).toFixed(1)} ${y(value).toFixed(1)}`;
-      pen = value === null ? "M" : "L";
-    });
-    // A line that begins and ends at one point shows as a dot.
-    if (path) parts.push(drawn("path", { class: line ? "two" : "one", d: `${path}h.01`, "stroke-linecap": "round" }));
+    const where = (value, at) => `${x(at, values.length).toFixed(1)} ${y(value).toFixed(1)}`;
+    const points = values.map((value, at) => (value === null ? null : where(value, at)));
+    // Each stretch begins with a dot, so that one value between two seconds without any is seen as well.
+    const path = points.map((point, at) => point && (points[at - 1] ? `L${point}` : `M${point}h.01`)).join("");
+    if (path) parts.push(drawn("path", { class: line ? "two" : "one", d: path }));
   });
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.replaceChildren(...parts);

@@ -228,6 +228,7 @@ export function showSegment(event) {
   put("records-none", event.withheld
     ? 'You have no right to read these records: that takes a rule of access with "read" for this segment.'
     : "There are no records here.");
+  $("records-nav").hidden = event.withheld;
   if (event.withheld || event.records) showRecords(event.records ?? [], segment);
 }
 

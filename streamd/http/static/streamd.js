@@ -16,7 +16,8 @@ function showChip(kind, text) {
 }
 
 function showState(state) {
-  showChip(state.not_ready === null ? "good" : "bad", state.not_ready === null ? "ready" : `not ready: ${state.not_ready}`);
+  if (state.not_ready === null) showChip("good", "ready");
+  else showChip("bad", `not ready: ${state.not_ready}`);
   put("version", `${state.version},`);
   put("uptime", `up ${span(state.uptime_seconds)}`);
   document.body.classList.remove("stale");
