@@ -39,8 +39,6 @@ class Reloader:
         self._endpoints: list[tuple[str, Any]] = []
         self.exposed: list[str] = []
         """Listeners that only the rules of access keep strangers from."""
-        self.unguarded: list[str] = []
-        """Those that not even rules keep them from."""
 
     def watch(self, name: str, endpoint: Any) -> None:
         """Reread the certificates of this endpoint too, where it has any."""
@@ -67,15 +65,11 @@ class Reloader:
 
     def open_to_everybody(self, config: Config) -> str | None:
         """A listener that others can reach and that nothing would guard with these settings."""
-        if config.insecure:
-            return None
-        return next(iter(self.unguarded if config.access else (*self.exposed, *self.unguarded)), None)
+        return None if config.insecure or config.access else next(iter(self.exposed), None)
 
     def _check(self, wanted: Config) -> None:
         if (what := self.open_to_everybody(wanted)) is not None:
-            raise ConfigError(
-                f"access: {what} would be open to everybody; keep a rule where one guards it, or set insecure"
-            )
+            raise ConfigError(f"access: {what} would be open to everybody; keep a rule, or set insecure")
 
     def _apply(self, wanted: Config) -> None:
         before, now = _flat(self.config), _flat(wanted)

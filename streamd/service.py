@@ -148,8 +148,7 @@ class StreamdService(Service):
             self.ports.append(port)
             if is_exposed(endpoint.endpoint, port.getHost()):
                 what = f"{name} on {_address(port)}"
-                # The dashboard asks nobody who they are, so rules do not guard it.
-                (reloader.unguarded if name == "http" else reloader.exposed).append(what)
+                reloader.exposed.append(what)
                 if reloader.open_to_everybody(self._config) is not None:
                     raise StartFailed(
                         f"{what} would be open to everybody: encrypt it (tlsfile:, ssl:), say who "

@@ -28,7 +28,7 @@ ADMIN: Final = 8
 VISIBLE: Final = READ | WRITE | ADMIN
 """Any of these lets a peer know of a topic."""
 
-_ALL: Final = READ | WRITE | CREATE | ADMIN
+ANY: Final = READ | WRITE | CREATE | ADMIN
 _BITS: Final = {"read": READ, "write": WRITE, "create": CREATE, "admin": CREATE | ADMIN}
 assert tuple(_BITS) == RIGHTS
 
@@ -101,11 +101,12 @@ class _Rule:
 class Permits:
     """What the peers that the same rules fit may do. They share one of these, and what it remembers."""
 
-    __slots__ = ("_known", "_rules", "is_open", "is_stale", "paces")
+    __slots__ = ("_known", "_rules", "_sight", "is_open", "is_stale", "paces")
 
     def __init__(self, rules: Sequence[_Rule] | None, *, is_stale: bool = False) -> None:
         self._rules = rules or ()
         self._known: dict[str, tuple[int, int]] = {}
+        self._sight: Callable[[str], object] | None = None
         self.is_open = rules is None
         """Whether there are no rules, and everything is allowed."""
         self.is_stale = is_stale
@@ -119,7 +120,7 @@ class Permits:
 
     def rights(self, name: str) -> int:
         """All rights on a topic."""
-        return _ALL if self.is_open else (self._known.get(name) or self._find(name))[0]
+        return ANY if self.is_open else (self._known.get(name) or self._find(name))[0]
 
     def anywhere(self, right: int) -> bool:
         """Whether there may be a topic on which the peer has this right."""
@@ -130,6 +131,20 @@ class Permits:
         return self.is_open or any(
             rule.rights & right and not rule.stated.topic_bytes_max and rule.covers(prefix) for rule in self._rules
         )
+
+    def sight(self) -> Callable[[str], object] | None:
+        """What tells of a name whether the peer may know of such a topic; None where it may know of any.
+
+        For looking through all topics. It remembers none of them: that would push out what others ask for all the time.
+        """
+        seeing = [rule for rule in self._rules if rule.rights & VISIBLE]
+        if self.is_open or any(rule.covers("") for rule in seeing):
+            return None
+        if self._sight is None:
+            patterns = [translate(each) for rule in seeing for each in rule.stated.topics]
+            # Without a pattern it would be one that fits everything.
+            self._sight = re.compile("|".join(patterns)).match if patterns else _never
+        return self._sight
 
     def topic_bytes_max(self, name: str) -> int:
         """How many bytes the peer may fill a topic with; 0 for any number."""
@@ -154,6 +169,10 @@ class Permits:
             rights |= rule.rights
         sizes = [rule.stated.topic_bytes_max for rule in fitting if rule.rights & WRITE]
         return rights, max(sizes) if sizes and all(sizes) else 0
+
+
+def _never(name: str) -> bool:
+    return False
 
 
 STALE: Final = Permits((), is_stale=True)

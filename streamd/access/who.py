@@ -27,6 +27,12 @@ class Peer:
     """The unix user, by number."""
     address: IPv4Address | IPv6Address | None = None
 
+    def called(self) -> list[str]:
+        """What ``who`` of a rule could say to mean this peer."""
+        user = [] if self.user is None else [f"user:{self.user}"]
+        address = [] if self.address is None else [f"net:{self.address}"]
+        return [*(f"cert:{name}" for name in sorted(self.names)), *user, *address]
+
 
 @dataclass(frozen=True)
 class Who:

@@ -1,7 +1,8 @@
 """``/events``: all that one page of the dashboard shows, as one stream of server-sent events.
 
 Each second brings one event with everything that has changed. A peer that does not take them is left out until it has
-taken the last ones, so what is kept for it is bounded; one that takes nothing for long is cut off.
+taken the last ones, so what is kept for it is bounded; one that takes nothing for long is cut off. What the peer may
+see is looked at for each event; where that is nothing any more, the last event, of the type ``refused``, says why.
 
 ``/events?search=…&sort=…&page=…`` is for the overview, ``/events?segment=…&from=…`` for one segment.
 """
@@ -17,12 +18,13 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.http import BAD_REQUEST, SERVICE_UNAVAILABLE
+from twisted.web.http import BAD_REQUEST, FORBIDDEN, SERVICE_UNAVAILABLE
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
 
-from streamd.http.health import TEXT
+from streamd.access.permits import NotAllowed, Permits
+from streamd.http.guard import Channel, Guard, refuse
 from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
 from streamd.http.views import BadQuestion, Overview, SegmentView, number_of, query_of
@@ -40,8 +42,14 @@ _STUCK_SECONDS_MAX: Final = 60.0
 class View(Protocol):
     """What a page shows."""
 
-    async def event(self) -> Mapping[str, Any]:
-        """All that is to be shown now."""
+    def allow(self, permits: Permits) -> None:
+        """Raise NotAllowed where nothing of it may be shown to who has these rights."""
+
+    async def event(self, permits: Permits) -> Mapping[str, Any]:
+        """All that is to be shown now, to who has these rights."""
+
+    def told(self) -> None:
+        """The last event is on its way: the next one need not tell the same again."""
 
 
 @implementer(IPushProducer)
@@ -50,8 +58,9 @@ class Stream:
 
     _log = Logger()
 
-    def __init__(self, request: Request, view: View, core: Core, on_end: Callable[[Stream], None]) -> None:
+    def __init__(self, request: Guard, view: View, core: Core, on_end: Callable[[Stream], None]) -> None:
         self._request = request
+        self._channel: Channel = request.channel
         self._view = view
         self._core = core
         self._on_end = on_end
@@ -69,7 +78,7 @@ class Stream:
         self._loop.start(EVENT_SECONDS).addErrback(self._failed)
 
     def end(self) -> None:
-        """The daemon ends."""
+        """There will be no more: the daemon ends, or the peer may see nothing of it."""
         self._stop()
         self._request.unregisterProducer()
         self._request.finish()
@@ -86,17 +95,26 @@ class Stream:
         """It is gone."""
 
     async def _event(self) -> None:
-        event = await self._view.event()
-        if not self._over and self._stuck_since is None:
+        permits = self._channel.permits
+        try:
+            self._view.allow(permits)
+        except NotAllowed as error:
+            reason = json.dumps(self._channel.explain(error))
+            self._request.write(b"event: refused\ndata: %s\n\n" % reason.encode())
+            self.end()
+            return
+        event = await self._view.event(permits)
+        # Where the rules have changed meanwhile, it may show what the new ones forbid: the next one goes by those.
+        if not self._over and self._stuck_since is None and not permits.is_stale:
             self._request.write(b"data: %s\n\n" % json.dumps(event).encode())
+            self._view.told()
 
     def _tick(self) -> Deferred[None] | None:
         if self._stuck_since is None:
             return Deferred.fromCoroutine(self._event())
         if self._core.clock.seconds() - self._stuck_since > _STUCK_SECONDS_MAX:
             # Not in order: that would wait for the peer to take the rest.
-            channel: Any = self._request.channel
-            channel.transport.abortConnection()
+            self._channel.abort()
         return None
 
     def _failed(self, failure: Failure) -> None:
@@ -132,14 +150,17 @@ class Events(Resource):
         self._streams_max = streams_max
         self._streams: set[Stream] = set()
 
-    def render_GET(self, request: Request) -> bytes | int:
+    def render_GET(self, request: Guard) -> bytes | int:
         """Begin a stream, or say why not."""
         if len(self._streams) >= self._streams_max:
-            return _refuse(request, SERVICE_UNAVAILABLE, "too many pages are open, see http.streams_max")
+            return refuse(request, SERVICE_UNAVAILABLE, "too many pages are open, see http.streams_max")
         try:
             view = self._view(_arguments(request))
+            view.allow(request.channel.permits)
         except BadQuestion as error:
-            return _refuse(request, BAD_REQUEST, str(error))
+            return refuse(request, BAD_REQUEST, str(error))
+        except NotAllowed as error:
+            return refuse(request, FORBIDDEN, request.channel.explain(error))
         if request.method == b"HEAD":
             return b""
         stream = Stream(request, view, self._core, self._streams.discard)
@@ -167,9 +188,3 @@ def _arguments(request: Request) -> dict[str, str]:
         return {name.decode(): values[0].decode() for name, values in found.items()}
     except UnicodeDecodeError:
         raise BadQuestion("not UTF-8")
-
-
-def _refuse(request: Request, code: int, reason: str) -> bytes:
-    request.setResponseCode(code)
-    request.setHeader(b"content-type", TEXT)
-    return f"{reason}\n".encode()

@@ -116,9 +116,10 @@ _BY_PROTOCOL: Final[tuple[tuple[str, str, Callable[[Traffic], float]], ...]] = (
     ("read_bytes", "Bytes told of them.", lambda traffic: traffic.read_bytes),
 )
 
-_BY_REASON: Final[tuple[tuple[str, str, Callable[[Traffic], Counter[str]]], ...]] = (
-    ("requests_refused", "Requests that the store refused.", lambda traffic: traffic.refused),
-    ("connections_cut_off", "Connections that the daemon ended.", lambda traffic: traffic.cut_off),
+# With the reason that an alert waits for: a counter that is not there before it is 1 never rises to it.
+_BY_REASON: Final[tuple[tuple[str, str, str, Callable[[Traffic], Counter[str]]], ...]] = (
+    ("requests_refused", "Requests that the store refused.", "read_failed", lambda traffic: traffic.refused),
+    ("connections_cut_off", "Connections that the daemon ended.", "failed", lambda traffic: traffic.cut_off),
 )
 
 
@@ -164,10 +165,10 @@ def _traffic(traffic: dict[str, Traffic]) -> Iterator[Metric]:
         for protocol, each in traffic.items():
             family.add_metric([protocol], value(each))
         yield family
-    for name, text, counts in _BY_REASON:
+    for name, text, awaited, counts in _BY_REASON:
         family = CounterMetricFamily(f"streamd_{name}", text, labels=["protocol", "reason"])
         for protocol, each in traffic.items():
-            for reason, count in counts(each).items():
+            for reason, count in {awaited: 0, **counts(each)}.items():
                 family.add_metric([protocol, reason], count)
         yield family
 

@@ -7,10 +7,11 @@ from heapq import nlargest
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Cooperator
 from twisted.python.failure import Failure
 
+from streamd.access.permits import Permits
 from streamd.interfaces import Core
 from streamd.store import NoSuchSegment, Segment
 from streamd.store.usage import Usage
@@ -35,8 +36,14 @@ _FRESH_SECONDS: Final = 5.0
 # Looked at in one turn of the reactor: some tenths of a millisecond.
 _SEGMENTS_AT_ONCE: Final = 500
 
-# Answers that are remembered; each page that looks at segments has one question.
-_ANSWERS_MAX: Final = 64
+# The same where rules have to be asked about each: a hundred patterns take some microseconds.
+_JUDGED_AT_ONCE: Final = 100
+
+# Answers that are remembered, each of a page at most; a page that is open has two questions.
+_ANSWERS_MAX: Final = 1000
+
+Sight = Callable[[str], object] | None
+"""Tells of a name whether who asks may know of it; None where they may know of all."""
 
 T = TypeVar("T")
 
@@ -77,7 +84,10 @@ class Groups(NamedTuple):
 
 
 class Survey:
-    """Answers questions about all segments, and remembers the answers for a moment: who asks the same shares them."""
+    """Answers questions about all segments, and remembers the answers for a moment: who asks the same shares them.
+
+    Who the same rules of access fit shares them too. Nobody is told of segments that they may not know of.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -87,23 +97,42 @@ class Survey:
             terminationPredicateFactory=lambda: lambda: True, scheduler=lambda call: core.clock.callLater(0, call)
         )
 
-    def segments(self, query: Query) -> Deferred[Found]:
+    def segments(self, query: Query, permits: Permits) -> Deferred[Found]:
         """The segments whose name holds the words searched for, whatever their case, in order, one page of them."""
+        sight = permits.sight()
 
-        def look() -> Deferred[Found]:
+        def find(names: list[str]) -> Deferred[Found]:
             found: list[Found] = []
-            return self._cooperator.coiterate(self._find(query, found)).addCallback(lambda _: found[0])
+            return self._cooperator.coiterate(self._find(query, names, found)).addCallback(lambda _: found[0])
 
-        return self._answer(query, look)
+        return self._answer((query, sight), lambda: self._names(sight).addCallback(find))
 
-    def groups(self) -> Deferred[Groups]:
-        """All reader groups."""
+    def groups(self, permits: Permits | None = None) -> Deferred[Groups]:
+        """All reader groups of the segments that somebody may know of, or of all."""
+        sight = None if permits is None else permits.sight()
 
         def look() -> Deferred[Groups]:
             found: list[Groups] = []
-            return self._cooperator.coiterate(self._sum_up(found)).addCallback(lambda _: found[0])
+            return self._cooperator.coiterate(self._sum_up(sight, found)).addCallback(lambda _: found[0])
 
-        return self._answer("groups", look)
+        return self._answer(("groups", sight), look)
+
+    def _names(self, sight: Sight) -> Deferred[list[str]]:
+        """The names that somebody may know of: judged once, whatever is then searched for among them."""
+        if sight is None:
+            return succeed(self._core.store.names())
+        found: list[str] = []
+
+        def look() -> Deferred[list[str]]:
+            return self._cooperator.coiterate(self._judge(sight, found)).addCallback(lambda _: found)
+
+        return self._answer(("names", sight), look)
+
+    def _judge(self, sight: Callable[[str], object], found: list[str]) -> Iterator[None]:
+        names = iter(self._core.store.names())
+        while some := list(islice(names, _JUDGED_AT_ONCE)):
+            found += filter(sight, some)
+            yield
 
     def usage(self) -> Deferred[Usage]:
         """What the store takes on its disk."""
@@ -113,22 +142,23 @@ class Survey:
         """An answer that is fresh, or that somebody waits for already, or a new one."""
         now = self._core.clock.seconds()
         known = self._answers.get(question)
-        if known is None or (known.found_at is not None and now - known.found_at >= _FRESH_SECONDS):
-            self._answers.pop(question, None)
+        if known is None or known.is_stale(now):
+            # What nobody asks for any more is not kept: the names that somebody may know of can be many.
+            self._answers = {key: each for key, each in self._answers.items() if not each.is_stale(now)}
             while len(self._answers) >= _ANSWERS_MAX:
                 self._answers.pop(next(iter(self._answers)))
             known = self._answers[question] = _Answer(self._core)
             known.wait_for(look())
         return known.share()
 
-    def _find(self, query: Query, found: list[Found]) -> Iterator[None]:
+    def _find(self, query: Query, names: list[str], found: list[Found]) -> Iterator[None]:
         key = SORTS[query.sort]
         wanted = min(query.page, PAGES_MAX) * PAGE_ROWS
         words = query.search.casefold()
         count = 0
         best: list[Segment] = []
-        names = iter(self._core.store.names())
-        while some := list(islice(names, _SEGMENTS_AT_ONCE)):
+        left = iter(names)
+        while some := list(islice(left, _SEGMENTS_AT_ONCE)):
             for name in some:
                 if words and words not in name.casefold():
                     continue
@@ -143,12 +173,13 @@ class Survey:
         best = sorted(best, key=key)
         found.append(Found(best[wanted - PAGE_ROWS : wanted], count, min(-(-count // PAGE_ROWS), PAGES_MAX)))
 
-    def _sum_up(self, found: list[Groups]) -> Iterator[None]:
+    def _sum_up(self, sight: Sight, found: list[Groups]) -> Iterator[None]:
         count = lag_records = 0
         worst: list[Lag] = []
         segments = iter(self._core.store.grouped())
-        while some := list(islice(segments, _SEGMENTS_AT_ONCE)):
-            lags = [lag for segment in some for lag in lags_of(segment)]
+        while some := list(islice(segments, _SEGMENTS_AT_ONCE if sight is None else _JUDGED_AT_ONCE)):
+            known = some if sight is None else [segment for segment in some if sight(segment.name)]
+            lags = [lag for segment in known for lag in lags_of(segment)]
             count += len(lags)
             lag_records += sum(lag.records for lag in lags)
             worst = nlargest(GROUPS_SHOWN, worst + lags, key=lambda lag: lag.records)
@@ -178,6 +209,10 @@ class _Answer(Generic[T]):
         self._result: T | Failure | None = None
         self.found_at: float | None = None
         """When it was; None where it is still being looked for."""
+
+    def is_stale(self, now: float) -> bool:
+        """Whether it was found too long ago."""
+        return self.found_at is not None and now - self.found_at >= _FRESH_SECONDS
 
     def wait_for(self, looked: Deferred[T]) -> None:
         """This finds it."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 from streamd import __version__
+from streamd.access.permits import READ, VISIBLE, NotAllowed, Permits
 from streamd.http import records
+from streamd.http.guard import allow_something
 from streamd.http.health import reason_not_ready
 from streamd.http.sampling import Sampler
 from streamd.http.survey import SORTS, Found, Groups, Query, Survey, lags_of
@@ -53,14 +56,18 @@ class Overview:
         self._sampler = sampler
         self._survey = survey
         self._query = query
-        self._sample = 0
+        self._sample = self._told = 0
 
-    async def event(self) -> Mapping[str, Any]:
+    def allow(self, permits: Permits) -> None:
+        """Whoever has some right on anything sees how the daemon does."""
+        allow_something(permits)
+
+    async def event(self, permits: Permits) -> Mapping[str, Any]:
         """All that the page shows, and the samples that it has not seen."""
         usage = await self._survey.usage()
-        groups = await self._survey.groups()
-        found = await self._survey.segments(self._query)
-        samples = self._sampler.since(self._sample)
+        groups = await self._survey.groups(permits)
+        found = await self._survey.segments(self._query, permits)
+        samples = self._sampler.since(self._told)
         if samples:
             self._sample = samples[-1].number
         return {
@@ -69,8 +76,12 @@ class Overview:
             "protocols": _protocols(self._core),
             "store": _store(self._core, usage),
             "groups": _groups(groups),
-            "segments": self._segments(found),
+            "segments": {**self._segments(found), "all": permits.sight() is None},
         }
+
+    def told(self) -> None:
+        """These samples are known there."""
+        self._told = self._sample
 
     def _segments(self, found: Found) -> dict[str, Any]:
         return {
@@ -89,29 +100,56 @@ class SegmentView:
         self._survey = survey
         self._name = name
         self._first = first
-        self._shown: tuple[Segment, int, int] | None = None
+        self._place: tuple[Segment, int, int] | None = None
+        self._told: tuple[Segment, int, int] | None = None
+        self._withheld = False
 
-    async def event(self) -> Mapping[str, Any]:
+    def allow(self, permits: Permits) -> None:
+        """By its name alone, so that nobody learns whether it is there."""
+        allow_something(permits)
+        if not permits.rights(self._name) & VISIBLE:
+            raise NotAllowed("no rule of access gives you a right on a topic of this name")
+
+    async def event(self, permits: Permits) -> Mapping[str, Any]:
         """The segment as it is now, with records where they have changed."""
-        store = self._core.store
         told: dict[str, Any] = {"state": state(self._core, await self._survey.usage()), "segment": None}
         try:
-            segment = store.find(self._name)
+            segment = self._core.store.find(self._name)
             told["segment"] = self._described(segment)
-            place = (segment, segment.first_number, segment.number)
-            if place != self._shown:
-                told["records"] = await (
-                    records.latest(store, segment)
-                    if self._first is None
-                    else records.following(store, segment, self._first)
-                )
-                self._shown = place
+            told["withheld"] = not permits.rights(self._name) & READ
+            if told["withheld"]:
+                self._withhold()
+            else:
+                self._withheld = False
+                await self._read(segment, told)
         except NoSuchSegment:
             # Also where it was deleted between two of our steps.
-            told["segment"] = self._shown = None
+            told["segment"] = self._place = None
         except ReadFailed as error:
             told["error"] = str(error)
         return told
+
+    async def _read(self, segment: Segment, told: dict[str, Any]) -> None:
+        store = self._core.store
+        place = (segment, segment.first_number, segment.number)
+        if place != self._told:
+            told["records"] = await (
+                records.latest(store, segment)
+                if self._first is None
+                else records.following(store, segment, self._first)
+            )
+        self._place = place
+
+    def told(self) -> None:
+        """These records are known there."""
+        self._told = self._place
+
+    def _withhold(self) -> None:
+        """Show no records. That is a refusal, counted once and not each second."""
+        self._place = None
+        if not self._withheld:
+            self._withheld = True
+            self._core.load.refuse(NotAllowed.reason)
 
     def _described(self, segment: Segment) -> dict[str, Any]:
         retention = self._core.store.retention
@@ -133,6 +171,7 @@ def state(core: Core, usage: Usage | None) -> dict[str, Any]:
     return {
         "version": __version__,
         "uptime_seconds": core.clock.seconds() - core.started,
+        "now": time.time(),
         "not_ready": reason_not_ready(core, usage),
     }
 

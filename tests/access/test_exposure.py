@@ -78,10 +78,11 @@ class StartTests(DaemonCase):
         self.assertEqual(self.ask(self.connect(daemon), "#a"), ["+"])
 
     def test_dashboard(self) -> None:
-        """A rule does not guard the dashboard, which asks nobody who they are."""
-        daemon = self.daemon(f"{RULE}[http]\n{ANYWHERE}").spawn()
+        """So it is with the dashboard: not open to everybody, unless there is a rule."""
+        daemon = self.daemon(f"[http]\n{ANYWHERE}").spawn()
         self.assertEqual(daemon.wait(), 1, daemon.output)
         self.assertRegex(daemon.output, r"http on 0\.0\.0\.0:\d+ would be open to everybody")
+        self.assertEqual(self.daemon(f"{RULE}[http]\n{ANYWHERE}").start().terminate(), 0)
 
 
 class UnixTests(DaemonCase):

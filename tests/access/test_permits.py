@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.access.permits import ADMIN, CREATE, READ, WRITE, Access, Permits
+from streamd.access.permits import ADMIN, CREATE, READ, VISIBLE, WRITE, Access, Permits
 from streamd.access.who import Peer
 from streamd.settings import RIGHTS, AccessRule
 from tests.access.rules import rule
@@ -50,6 +50,21 @@ class RightsTests(SynchronousTestCase):
         self.assertEqual([name for name in NAMES if found.rights(name)], ["orders.new", "orders.", "invoices"])
         # A name may hold a line's end only where the store allows it, but no pattern is fooled by one.
         self.assertEqual(permits(rule("read", topics=("a",))).rights("a\n"), 0)
+
+    @given(st.lists(st.tuples(st.sampled_from(RIGHTS), st.sampled_from(["*", "orders*", "i*", "", "x"])), max_size=5))
+    def test_sight(self, several: list[tuple[str, str]]) -> None:
+        """Looking through all names finds those that asking for each would, and remembers none."""
+        found = permits(*(rule(word, topics=(pattern,)) for word, pattern in several), rule("read", who="cert:x"))
+        sight = found.sight()
+        seen = [name for name in NAMES if sight is None or sight(name)]
+        self.assertEqual(found._known, {})
+        self.assertEqual(seen, [name for name in NAMES if found.rights(name) & VISIBLE])
+
+    def test_sight_of_all(self) -> None:
+        """Nobody is asked about any name where all may be seen."""
+        self.assertIsNone(Access().permits(lambda: NEAR).sight())
+        self.assertIsNone(permits(rule("read", topics=("a",)), rule("write", topics=("b", "*"))).sight())
+        self.assertIsNotNone(permits(rule("create"), rule("read", topics=("a",))).sight())
 
     @given(st.lists(st.tuples(st.sampled_from(RIGHTS), st.sampled_from(["*", "orders*", "i*"])), max_size=5))
     def test_union(self, several: list[tuple[str, str]]) -> None:

@@ -111,10 +111,11 @@ class ReloadTests(DaemonCase):
         self.assertEqual(self.ask(connection, "#a"), ["+"])
 
     def test_dashboard(self) -> None:
-        """Nor can `insecure` go where it is all that lets the dashboard be open: rules do not guard that."""
-        anywhere = '[http]\nendpoint = "tcp:0"\n' + SESP + rule("anyone")
+        """Nor can `insecure` go where it is all that lets the dashboard be open, unless a rule comes instead."""
+        anywhere = '[http]\nendpoint = "tcp:0"\n' + SESP
         daemon = self.daemon(f"insecure = true\n{anywhere}").start()
         self.assertIn("would be open to everybody", self.reload(daemon, anywhere, "nothing is changed"))
+        self.reload(daemon, anywhere + rule("user:0"))
 
     def test_without_file(self) -> None:
         """Without a file there is nothing to change, and nothing ends."""

@@ -46,6 +46,14 @@ class WhoTests(SynchronousTestCase):
         self.assertEqual(self.fit("net:0.0.0.0/0"), [NEAR])
         self.assertEqual(self.fit("net:2001:db8::/32"), [FAR])
 
+    def test_called(self) -> None:
+        """What a peer is told that it is called means it, and nobody else."""
+        for peer in EVERY:
+            for each in peer.called():
+                self.assertEqual(self.fit(each), [peer])
+        self.assertEqual(ALICE.called(), ["cert:alice", "cert:alice.example.org"])
+        self.assertEqual(Peer().called(), [])
+
     def test_wrong(self) -> None:
         """What can mean nobody is refused, with the reason."""
         for text, reason in (

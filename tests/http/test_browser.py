@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.request import urlopen
 
 from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from twisted.trial.runner import TestLoader, TestSuite
@@ -24,6 +27,16 @@ from tests.sesp_client import Sesp
 T = TypeVar("T")
 
 HOSTILE = "<img src=x onerror=alert(1)>"
+
+# Who has the focus, whether that can be seen, and whether it is in sight below the head of the page.
+_FOCUS = """
+const element = document.activeElement, style = getComputedStyle(element), box = element.getBoundingClientRect();
+const head = element.closest("header, .skip") ? 0 : document.querySelector("header").getBoundingClientRect().bottom;
+return [element.id || element.textContent.trim(), style.outlineStyle === "solid" && parseFloat(style.outlineWidth) >= 2,
+  box.top >= head - 1 && box.bottom <= innerHeight + 1 && box.left >= 0];
+"""
+
+RELOADED = "the configuration was read again"
 
 # What has to be called something, by its role in the tree that a screen reader gets.
 _NAMED = frozenset({"button", "combobox", "figure", "image", "img", "link", "meter", "region", "searchbox", "table"})
@@ -39,7 +52,10 @@ class BrowserTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         directory = Path(self.mktemp()).resolve()
-        self.daemon = Daemon(str(directory / "daemon"))
+        directory.mkdir()
+        self.config = directory / "streamd.toml"
+        self.rules("")
+        self.daemon = Daemon(str(directory / "daemon"), "--config", str(self.config))
         self.addCleanup(self.daemon.close)
         self.daemon.start()
         self.browser = open_browser(directory / "profile")
@@ -70,6 +86,26 @@ class BrowserTests(SynchronousTestCase):
         """Open a page, and wait until it lives."""
         self.browser.get(self.address + query)
         self.wait("life", lambda: self.text("#state") == "ready")
+
+    def rules(self, text: str) -> None:
+        """Write the daemon's file, with these rules of access."""
+        self.config.write_text(f'data_dir = "{self.config.parent}/data"\n{text}')
+
+    def change_rules(self, text: str) -> None:
+        """Put other rules in force."""
+        self.rules(text)
+        self.daemon.log[:] = [line.replace(RELOADED, "") for line in self.daemon.log]
+        os.kill(self.daemon.pid, signal.SIGHUP)
+        self.daemon.wait_for_line(RELOADED)
+
+    def see_events(self, count: int) -> None:
+        """Let so many events go by, as somebody else gets them."""
+        with urlopen(f"{self.address}events", timeout=DEADLINE_SECONDS) as stream:
+            while count:
+                count -= stream.readline().startswith(b"data: ")
+
+    def press(self, *keys: str) -> None:
+        ActionChains(self.browser).send_keys(*keys).perform()
 
     def shoot(self, name: str) -> None:
         """Keep a picture, where somebody wants one."""
@@ -167,8 +203,106 @@ class BrowserTests(SynchronousTestCase):
         self.open()
         self.assertEqual(self.daemon.terminate(), 0, self.daemon.output)
         self.wait("loss", lambda: self.text("#state") == "no connection")
+        self.assertIn("What is shown is of", self.text("#notice"))
+        self.shoot("lost")
         self.daemon.start()
         self.wait("return", lambda: self.text("#state") == "ready")
+        self.assertFalse(self.browser.find_element(By.ID, "notice").is_displayed())
+
+    def test_not_allowed(self) -> None:
+        """Who no rule fits reads what to do; what it was shown before goes, and all comes when a rule does."""
+        with Sesp(self.daemon) as sesp:
+            for command in ("#orders", "@orders", ">message", "#secret"):
+                sesp.ask(command)
+        self.open()
+        self.wait("segments", lambda: self.texts("#segments th") == ["orders", "secret"])
+        self.change_rules('[[access]]\nwho = "user:0"\nallow = ["read"]\n')
+        reason = self.wait("reason", lambda: self.text("#notice"))
+        self.assertRegex(
+            reason, r'^no rule of access fits you: .* with "net:(127\.0\.0\.1|::1)" as who, see \[\[access\]\]'
+        )
+        self.assertEqual(self.text("#state"), "not allowed")
+        self.assertFalse(self.browser.find_element(By.ID, "overview").is_displayed())
+        self.shoot("not-allowed")
+        self.browser.refresh()
+        self.wait("the same", lambda: self.text("#notice") == reason)
+        self.change_rules('[[access]]\nwho = "anyone"\nallow = ["write"]\ntopics = ["orders"]\n')
+        self.wait("what is allowed", lambda: self.texts("#segments th") == ["orders"])
+        self.assertEqual(self.text("#segments-total"), "1, those that you have a right on")
+        self.assertFalse(self.browser.find_element(By.ID, "notice").is_displayed())
+        self.open("?segment=orders")
+        self.wait("no records", lambda: "no right to read" in self.text("#records-none"))
+        self.assertIn("0 to 0", self.text("#segment-facts"))
+        self.assertEqual(self.texts("#records pre"), [])
+        self.browser.get(f"{self.address}?segment=secret")
+        self.wait("reason", lambda: "gives you a right on a topic of this name" in self.text("#notice"))
+
+    # -- with the keyboard alone ---------------------------------------------------------------------------------------
+
+    def test_keyboard(self) -> None:
+        """Every stop can be seen, none is hidden below the head, and behind the last one the way goes on."""
+        with Sesp(self.daemon) as sesp:
+            for number in range(60):
+                sesp.ask(f"#topic-{number:02}")
+        self.open()
+        self.wait("segments", lambda: len(self.texts("#segments th")) == 50)
+        stops: list[str] = []
+        while len(stops) < 100:
+            self.press(Keys.TAB)
+            name, visible, in_sight = self.run_script(_FOCUS)
+            if name.startswith("Skip to the content") and len(name) > 30:
+                break  # the page as a whole: the way went on from its last stop
+            self.assertTrue(visible and in_sight, (name, visible, in_sight))
+            stops.append(name)
+        rows = [f"topic-{number:02}" for number in range(50)]
+        head = ["Skip to the content", "streamd", "pause", "search", "sort"]
+        self.assertEqual(stops, [*head, *rows, "earlier", "later", "Metrics", "Ready?"])
+
+    def test_skip(self) -> None:
+        """The first stop leads to the content, past the head of the page."""
+        self.open()
+        self.press(Keys.TAB)
+        self.shoot("skip")
+        self.press(Keys.ENTER, Keys.TAB)
+        self.assertEqual(self.run_script(_FOCUS)[0], "search")
+
+    def test_focus_stays(self) -> None:
+        """Rows that change their places do not take the focus away, nor does the last page."""
+        with Sesp(self.daemon) as sesp:
+            for number in range(60):
+                sesp.ask(f"#topic-{number:02}")
+            self.open("?sort=recent&search=topic-5")
+            self.wait("segments", lambda: len(self.texts("#segments a")) == 10)
+            last = self.browser.find_elements(By.CSS_SELECTOR, "#segments a")[-1]
+            name = last.text
+            self.run_script("document.querySelector('#segments tr:last-child a').focus()")
+            sesp.ask(f"@{name}")
+            sesp.ask(">x")
+            self.wait("move", lambda: self.texts("#segments a")[0] == name)
+            self.assertEqual(self.run_script(_FOCUS)[0], name)
+            self.open()
+            self.wait("segments", lambda: len(self.texts("#segments a")) == 50)
+            self.browser.find_element(By.ID, "later").send_keys(Keys.ENTER)
+            self.wait("last page", lambda: len(self.texts("#segments a")) == 10)
+            self.browser.find_element(By.ID, "later").send_keys(Keys.ENTER)
+            self.assertEqual(self.run_script(_FOCUS)[0], "later")
+            self.assertIn("page=2", self.browser.current_url)
+
+    def test_pause(self) -> None:
+        """What moves can be made to hold still, and go on."""
+        with Sesp(self.daemon) as sesp:
+            sesp.ask("#a")
+            self.open("?segment=a")
+            self.wait("segment", lambda: "none, the next is 0" in self.text("#segment-facts"))
+            self.browser.find_element(By.ID, "pause").send_keys(Keys.ENTER)
+            self.assertEqual((self.text("#state"), self.text("#pause")), ("paused", "Go on"))
+            sesp.ask("@a")
+            sesp.ask(">x")
+            self.see_events(3)
+            self.assertEqual(self.texts("#records pre"), [])
+            self.browser.find_element(By.ID, "pause").send_keys(Keys.ENTER)
+            self.wait("record", lambda: self.texts("#records pre") == ["x"])
+            self.assertEqual((self.text("#state"), self.text("#pause")), ("ready", "Pause"))
 
     # -- how it looks --------------------------------------------------------------------------------------------------
 

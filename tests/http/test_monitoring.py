@@ -22,24 +22,38 @@ PAGE = CHECKOUT / "docs" / "monitoring.md"
 _NAME = re.compile(r"\b(?:streamd|process)_[a-z_]+")
 
 
+# What Prometheus adds to each sample.
+_ADDED = {"instance", "job"}
+
+
 class MonitoringCase(SiteCase):
     def setUp(self) -> None:
         super().setUp()
-        # One of each kind of label, so that nothing is missing for want of a value.
-        peer = self.rig.connect()
-        peer.ask(b"#a\n#a\n>" + b"x" * self.rig.limits.line_bytes_max + b"\n")
         self.families = list(text_string_to_metric_families(self.ask("/metrics").text))
-        self.samples = {sample.name for family in self.families for sample in family.samples}
+        self.samples: dict[str, list[dict[str, str]]] = {}
+        for family in self.families:
+            for sample in family.samples:
+                self.samples.setdefault(sample.name, []).append(sample.labels)
 
     def rules(self) -> list[dict[str, Any]]:
         document = yaml.safe_load(RULES.read_text(encoding="utf-8"))
         return [rule for group in document["groups"] for rule in group["rules"]]
 
     def check(self, expression: str) -> None:
-        """Every metric in an expression is one that there is."""
+        """Every metric in an expression is one that there is, with these labels, and from the start."""
         named = set(_NAME.findall(expression))
         self.assertTrue(named or "up{" in expression, expression)
-        self.assertEqual(named - self.samples, set(), expression)
+        self.assertEqual(named - set(self.samples), set(), expression)
+        known = {label for name in named for labels in self.samples[name] for label in labels} | _ADDED
+        for names in re.findall(r"\b(?:by|on) \(([\w, ]+)\)", expression):
+            self.assertEqual(set(names.split(", ")) - known, set(), expression)
+        for name, selector in re.findall(r"(\w+)\{([^}]*)\}", expression):
+            for label, operator, value in re.findall(r'(\w+)(=~|!=|=)"([^"]*)"', selector):
+                if label in _ADDED:
+                    continue
+                # Also where nothing has happened yet: `increase` sees no rise to a first value.
+                there = {labels[label] for labels in self.samples[name]}
+                self.assertEqual(set(value.split("|") if operator == "=~" else [value]) - there, set(), expression)
 
 
 class RulesTests(MonitoringCase):

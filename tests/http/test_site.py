@@ -7,11 +7,13 @@ from html.parser import HTMLParser
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.http.site import HttpSettings, host_name
+from streamd.http.guard import host_name
+from streamd.http.site import HttpSettings
 from tests.daemon import CHECKOUT
 from tests.http.case import SiteCase, parse, request
 
-PATHS = ("/", "/streamd.css", "/streamd.js", "/icon.svg", "/events", "/metrics", "/healthz", "/readyz", "/no/such")
+SCRIPTS = ("/streamd.js", "/pages.js", "/elements.js", "/figures.js")
+PATHS = ("/", "/streamd.css", *SCRIPTS, "/icon.svg", "/events", "/metrics", "/healthz", "/readyz", "/no/such")
 
 
 class HostTests(SiteCase):
@@ -97,7 +99,7 @@ class ServedTests(SiteCase):
             "/": "text/html; charset=utf-8",
             "/?segment=a": "text/html; charset=utf-8",
             "/streamd.css": "text/css; charset=utf-8",
-            "/streamd.js": "text/javascript; charset=utf-8",
+            **dict.fromkeys(SCRIPTS, "text/javascript; charset=utf-8"),
             "/icon.svg": "image/svg+xml",
         }.items():
             answer = self.ask(path)
@@ -215,9 +217,20 @@ class MarkupTests(SiteCase):
             self.assertNotRegex(target, r"^(\w+:|//)")
             if not target.startswith("#"):
                 self.assertEqual(self.ask("/" + target.removeprefix("./")).status, 200, target)
-        for path in ("/streamd.js", "/streamd.css"):
+        for path in (*SCRIPTS, "/streamd.css"):
             found = re.findall(r"https?://[^\s\"')]+", self.ask(path).text)
             self.assertEqual([each for each in found if each != "http://www.w3.org/2000/svg"], [], path)
+
+    def test_modules(self) -> None:
+        """What one part of the script takes from another is there."""
+        texts = {path.removeprefix("/"): self.ask(path).text for path in SCRIPTS}
+        offered = {name: set(re.findall(r"export (?:const|function) ([\w$]+)", text)) for name, text in texts.items()}
+        taken = [
+            found for text in texts.values() for found in re.findall(r'import \{(.*?)\}\s+from "\./(.*?)"', text, re.S)
+        ]
+        self.assertEqual(len(taken), 5)
+        for names, module in taken:
+            self.assertEqual(set(re.findall(r"[\w$]+", names)) - offered[module], set())
 
     def test_no_inline(self) -> None:
         """Nothing stands in the page that its policy would forbid."""
@@ -232,9 +245,9 @@ class MarkupTests(SiteCase):
 
     def test_script(self) -> None:
         """Each element that the script asks for is in the page, and none is filled with markup."""
-        script = self.ask("/streamd.js").text
+        script = "".join(self.ask(path).text for path in SCRIPTS)
         wanted = set(re.findall(r"(?:\$|put)\(\"([\w-]+)\"", script))
-        self.assertGreater(len(wanted), 20)
+        self.assertGreater(len(wanted), 40)
         self.assertEqual(wanted - set(self.markup.ids), set())
         self.assertNotRegex(script, r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\(")
 

@@ -1,0 +1,179 @@
+"""Who is let in: which requests are answered at all, and what is told to whom.
+
+Nobody can change anything from here, and without rules of access nobody is asked who they are. A page of somebody
+else's in a browser on this machine must not get at anything all the same: hence `refusal`. Where there are rules they
+count here as in every protocol: a channel is a peer like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+from twisted.web.http import BAD_REQUEST, FORBIDDEN, NOT_ALLOWED, HTTPChannel
+from twisted.web.server import Request
+
+from streamd.access.peer import peer_of
+from streamd.access.permits import ANY, NotAllowed, Permits
+from streamd.http.health import TEXT
+from streamd.interfaces import Core
+from streamd.metrics import word_for
+from streamd.protocols.permitted import Permitted
+
+if TYPE_CHECKING:
+    from streamd.http.site import HttpSite
+
+_MISDIRECTED: Final = 421
+
+# The page brings all it needs with it: no script, style or picture may come from anywhere else, nor stand in the text.
+_HEADERS: Final = {
+    b"content-security-policy": (
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+}
+
+
+def refusal(
+    method: bytes, host: str | None, headers: Mapping[str, str], hosts: frozenset[str]
+) -> tuple[int, str] | None:
+    """Why a request is not let in, as a status and a reason; None where it is.
+
+    A name that leads here is not enough: any site can have its own name point to this machine, and a browser then takes
+    us for that site. An address can't be claimed like that, and names of ours are known.
+    """
+    if method not in (b"GET", b"HEAD"):
+        return NOT_ALLOWED, "only GET and HEAD: nothing can be changed here"
+    if host is None:
+        return BAD_REQUEST, "a Host header is missing"
+    name = host_name(host)
+    if name is None:
+        return BAD_REQUEST, "the Host header makes no sense"
+    if not (name == "localhost" or name in hosts or _is_address(name)):
+        return _MISDIRECTED, f"this is not {name}; names are set with http.hosts"
+    if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-dest") != "document":
+        return FORBIDDEN, "asked for by a page from elsewhere"
+    return None
+
+
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, without its port; None where there is none."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # which is checked only when it is asked for
+    except ValueError:
+        return None
+    if parts.netloc != host or "@" in host or not parts.hostname:
+        return None
+    return parts.hostname.removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def allow_something(permits: Permits) -> None:
+    """Raise NotAllowed where no rule gives the peer any right on anything: it is told no figures either."""
+    if not permits.anywhere(ANY):
+        raise NotAllowed("no rule of access fits you")
+
+
+class Guard(Request):
+    """A request that is looked at before anything is done for it."""
+
+    channel: Channel
+
+    def gotLength(self, length: int | None) -> None:
+        """Nobody here wants a body: it is not kept."""
+        super().gotLength(0)
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """Neither is what comes of it."""
+
+    def process(self) -> None:
+        """Let it in, or say why not."""
+        for name, value in _HEADERS.items():
+            self.setHeader(name, value)
+        headers = {name: self.getHeader(name) or "" for name in ("sec-fetch-site", "sec-fetch-dest")}
+        refused = refusal(self.method, self.getHeader("host"), headers, self.channel.site.hosts)
+        if refused is None:
+            super().process()
+            return
+        code, reason = refused
+        body = refuse(self, code, reason)
+        if code == NOT_ALLOWED:
+            self.setHeader(b"allow", b"GET, HEAD")
+        self.setHeader(b"content-length", b"%d" % len(body))
+        self.write(body)
+        self.finish()
+
+
+def refuse(request: Request, code: int, reason: str) -> bytes:
+    """Answer with this status, and a reason in one line."""
+    request.setResponseCode(code, b"Misdirected Request" if code == _MISDIRECTED else None)
+    request.setHeader(b"content-type", TEXT)
+    return f"{reason}\n".encode()
+
+
+class Channel(Permitted, HTTPChannel):
+    """A connection that is counted, asked who it is, and closed where its peer asks for more than it takes."""
+
+    site: HttpSite
+    _untaken = False
+
+    def __init__(self, core: Core) -> None:
+        Permitted.__init__(self, core)
+        HTTPChannel.__init__(self)
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self.site.joined(self)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        self.site.left(self)
+
+    def pauseProducing(self) -> None:
+        """The peer does not take what it asked for."""
+        self._untaken = True
+        super().pauseProducing()
+
+    def resumeProducing(self) -> None:
+        """It does again."""
+        self._untaken = False
+        super().resumeProducing()
+
+    def requestDone(self, request: Any) -> None:
+        """Go on with the next request, unless the answers to those before it are still here."""
+        if self._untaken:
+            # A thousand requests fit into what is read at once, and their answers would all be kept.
+            self.persistent = False
+        super().requestDone(request)
+
+    def explain(self, error: NotAllowed) -> str:
+        """Count what the rules refuse, and say in a sentence how that could change."""
+        self.note(error)
+        self.site.traffic.refused[word_for(error)] += 1
+        called = " or ".join(f'"{each}"' for each in peer_of(self.transport).called())
+        whom = f" with {called} as who" if called else ""
+        return f"{error}: ask whoever runs streamd for a rule{whom}, see [[access]] in streamd.toml"
+
+    def drain(self) -> None:
+        """The daemon ends: so does this, when what was written has been taken."""
+        self.loseConnection()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.transport.abortConnection()
