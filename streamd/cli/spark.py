@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from streamd.cli.command import FAILED, UNAVAILABLE, USAGE, CommandError
+from streamd.cli.command import FAILED, SPARK, UNAVAILABLE, USAGE, CommandError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def spark_session(name: str, options: argparse.Namespace) -> Iterator[SparkSessi
 
 def missing(error: ImportError) -> CommandError:
     """What to do where a package is not there."""
-    text = f"this command runs on Spark, and {error.name} is not installed: pip install 'streamd[spark]'"
+    text = f"this command runs on Spark, and {error.name} is not installed: {SPARK}"
     return CommandError(text, UNAVAILABLE)
 
 
