@@ -13,6 +13,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.cli import parser
+from streamd.cli.command import USAGE
 from streamd.plugin import found_protocols
 from streamd.process import EXIT_IO
 from streamd.quic.certificate import FILE_NAME
@@ -28,6 +30,7 @@ from tests.wire.test_smq import pull
 UNITS = CHECKOUT / "etc" / "systemd"
 SERVICE = UNITS / "streamd.service"
 SOCKET = UNITS / "streamd.socket"
+PIPELINE = UNITS / "streamd-pipeline@.service"
 
 # systemd's own measure, from 0 for a service that may nothing to 10 for one that may everything.
 EXPOSURE_MAX = 1.5
@@ -49,11 +52,12 @@ os.execv(command[0], command)
 
 class UnitTests(SynchronousTestCase):
     def test_exposure(self) -> None:
-        """What the service may do beside its work is little, by systemd's own count."""
-        report = systemd_analyze("security", "--offline=yes", "--no-pager", str(SERVICE))
-        found = re.search(r"Overall exposure level for streamd\.service: ([\d.]+)", report)
-        assert found is not None, report
-        self.assertLessEqual(float(found[1]), EXPOSURE_MAX, report)
+        """What a service may do beside its work is little, by systemd's own count."""
+        for unit in (SERVICE, PIPELINE):
+            report = systemd_analyze("security", "--offline=yes", "--no-pager", str(unit))
+            found = re.search(r"Overall exposure level for streamd\S*\.service: ([\d.]+)", report)
+            assert found is not None, report
+            self.assertLessEqual(float(found[1]), EXPOSURE_MAX, report)
 
     def test_settings(self) -> None:
         """The service is started by the readiness, watched, and not started again on a disk that fails."""
@@ -75,6 +79,16 @@ class UnitTests(SynchronousTestCase):
         address, _, port = unit["ListenStream"][0].partition(":")
         self.assertEqual(protocol.default, f"tcp:{port}:interface={address}")
         self.assertEqual(unit["Service"], [SERVICE.name])
+
+    def test_pipeline(self) -> None:
+        """A pipeline is run by a command that there is, and not again where its file can't be used."""
+        unit = settings(PIPELINE)
+        program, *arguments = unit["ExecStart"][0].split()
+        self.assertEqual(program, "/opt/streamd/current/bin/streamctl")
+        chosen = parser().parse_args(arguments)
+        self.assertEqual((chosen.run.__module__, chosen.once), ("streamd.cli.pipeline", False))
+        self.assertEqual(unit["RestartPreventExitStatus"], [str(USAGE)])
+        self.assertEqual(unit["ConditionPathExists"], [arguments[-1]])
 
 
 class ConfinedTests(DaemonCase):

@@ -100,6 +100,7 @@ class WheelTests(SynchronousTestCase):
             names = {name.partition("/")[2] for name in file.getnames()}
         wanted = {"LICENSE", "Makefile", "README.md", "etc/streamd.toml", "man/streamd.8", "man/streamd.toml.5"}
         wanted |= {"etc/systemd/streamd.service", "etc/systemd/streamd.socket", "packaging/install", "packaging/try.py"}
+        wanted |= {"packaging/deb", "packaging/debian/control", "packaging/debian/rules"}
         wanted |= {"etc/prometheus/streamd.rules.yml", "etc/grafana/streamd.json", "streamd/http/static/index.html"}
         wanted |= {"man/streamctl.1", "etc/pipelines/sessions.toml", "etc/systemd/streamd-pipeline@.service"}
         wanted |= {"man/streamctl.1", "etc/completion/streamctl.bash", "etc/completion/_streamctl"}

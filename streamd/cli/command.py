@@ -16,6 +16,9 @@ UNAVAILABLE: Final = 69
 INTERRUPTED: Final = 130
 """Ctrl-C."""
 
+SPARK: Final = "pip install 'streamd[spark]', or Debian's package streamd-spark"
+"""What brings Spark and pyarrow."""
+
 SERVER: Final = "127.0.0.1:12345"
 """Where a daemon that was told nothing else serves Pravega, and with it tools."""
 

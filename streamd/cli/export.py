@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from streamd.cli.command import UNAVAILABLE, USAGE, CommandError, print_json
+from streamd.cli.command import SPARK, UNAVAILABLE, USAGE, CommandError, print_json
 from streamd.cli.messages import json_lines
 from streamd.cli.places import END, FIRST, PLACE_HELP, place
 from streamd.cli.show import Advance, progress
@@ -100,7 +100,7 @@ def _write_parquet(file: BinaryIO, found: Source, ranges: list[tuple[Info, int, 
         from streamd.spark.columns import ARROW, batches
     except ImportError as error:
         raise CommandError(
-            f"Parquet is written with pyarrow, and {error.name} is not installed: pip install 'streamd[spark]'",
+            f"Parquet is written with pyarrow, and {error.name} is not installed: {SPARK}",
             UNAVAILABLE,
         )
     schema = pa.schema(list(ARROW.items()))

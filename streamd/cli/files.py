@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from streamd.store.backup_files import Manifest
     from streamd.store.problems import Problem, Progress
 
-_PATH: Final = "streamd-data"
+_PATHS: Final = ("streamd-data", "/var/lib/streamd")
+"""Where a daemon has its store: one that was started by hand, in its working directory, and systemd's service."""
 
 
 def add(commands: Any) -> None:
@@ -48,7 +50,10 @@ def _command(commands: Any, name: str, summary: str, run: Any) -> argparse.Argum
 
 
 def _add_path(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--path", metavar="DIR", default=_PATH, help="the store (default: %(default)s)")
+    # Whoever may not look into the service's directory is told of that one, so a link that leads there is enough.
+    default = next((each for each in _PATHS if os.path.lexists(each)), _PATHS[0])
+    text = f"the store (default: {_PATHS[0]}; where there is none, {_PATHS[1]})"
+    parser.add_argument("--path", metavar="DIR", default=default, help=text)
 
 
 # -- checking and repairing --------------------------------------------------------------------------------------------

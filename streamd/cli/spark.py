@@ -11,7 +11,7 @@ from importlib.resources import files
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from streamd.cli.command import FAILED, UNAVAILABLE, USAGE, CommandError
+from streamd.cli.command import FAILED, SPARK, UNAVAILABLE, USAGE, CommandError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +110,7 @@ def _quiet() -> dict[str, str]:
 
 def missing(error: ImportError) -> CommandError:
     """What to do where a package is not there."""
-    text = f"this command runs on Spark, and {error.name} is not installed: pip install 'streamd[spark]'"
+    text = f"this command runs on Spark, and {error.name} is not installed: {SPARK}"
     return CommandError(text, UNAVAILABLE)
 
 

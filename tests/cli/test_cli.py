@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,8 +11,6 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd import __version__
-from streamd.cli import parser
-from streamd.cli.command import USAGE
 from streamd.cli.spark import in_short
 from tests.daemon import CHECKOUT
 
@@ -60,7 +56,7 @@ class CommandTests(SynchronousTestCase):
 
     def test_without_spark(self) -> None:
         """Who has no Spark is told how to come by it."""
-        text = "pip install 'streamd[spark]'"
+        text = "pip install 'streamd[spark]', or Debian's package streamd-spark"
         for missing in ("pyspark", "pyarrow"):
             told = f"{missing} is not installed: {text}"
             self.refused(69, told, "archive", "a", "--to", "x", "--path", "y", without=missing)
@@ -94,28 +90,3 @@ class CommandTests(SynchronousTestCase):
         self.assertEqual(in_short(ValueError(task)), "gone")
         self.assertEqual(in_short(ValueError("x\njava.io.IOException: y\nValueError: bad\n")), "ValueError: bad")
         self.assertEqual(in_short(ValueError("[X] no\nmore")), "[X] no")
-
-
-class UnitTests(SynchronousTestCase):
-    """The unit for pipelines."""
-
-    def setUp(self) -> None:
-        self.path = CHECKOUT / "etc" / "systemd" / "streamd-pipeline@.service"
-
-    def test_command(self) -> None:
-        """What it runs is a command that there is."""
-        (command,) = re.findall(r"^ExecStart=/usr/bin/env streamctl (.*)$", self.path.read_text(), re.MULTILINE)
-        chosen = parser().parse_args(command.split())
-        self.assertEqual((chosen.run.__module__, chosen.once), ("streamd.cli.pipeline", False))
-        (status,) = re.findall(r"^RestartPreventExitStatus=(\d+)$", self.path.read_text(), re.MULTILINE)
-        self.assertEqual(int(status), USAGE)
-
-    def test_verified(self) -> None:
-        """systemd has nothing to say of it; without systemd, each line is a setting, a section or a comment."""
-        for line in self.path.read_text().splitlines():
-            self.assertRegex(line, r"^(#.*|\[\w+\]|\w+=.*|)$")
-        analyze = shutil.which("systemd-analyze")
-        if analyze is not None:
-            command = [analyze, "verify", "--man=no", str(self.path)]
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-            self.assertEqual((ended.returncode, ended.stderr), (0, ""))

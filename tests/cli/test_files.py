@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from streamd.cli import files
 from tests.cli.case import DaemonCase
 from tests.cli.run import ctl
 from tests.daemon import CHECKOUT, Daemon
@@ -40,6 +41,24 @@ class BackupTests(DaemonCase):
         ended = self.run_ctl("verify", "--backup", backup)
         self.assertEqual((ended.status, "catalog.sqlite: not what was copied there" in ended.text), (1, True))
         self.refused(1, "Restore another snapshot", "restore", backup, self.path())
+
+
+class PathTests(DaemonCase):
+    def test_default(self) -> None:
+        """Without --path the store is the one in the working directory, or else that of the system's service."""
+        here = Path(self.path())
+        here.mkdir()
+        service = here / "service"
+        service.symlink_to(Path(self.data).resolve())
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(here)
+        self.patch(files, "_PATHS", (files._PATHS[0], str(service.absolute())))
+        self.assertEqual(self.ctl("verify").text, f"{service.absolute()}: sound\n")
+        Path("streamd-data").symlink_to(service)
+        self.assertEqual(self.ctl("verify").text, "streamd-data: sound\n")
+        service.unlink()
+        Path("streamd-data").unlink()
+        self.refused(1, "streamd-data: there is no store here", "backup", "elsewhere")
 
 
 class RepairTests(DaemonCase):
