@@ -68,7 +68,7 @@ def spark_session(name: str, options: argparse.Namespace, stop: Event | None = N
         spark = session(name, options.master, {**_quiet(), **dict(options.conf)})
     except NoJava as error:
         raise CommandError(str(error), UNAVAILABLE)
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
         raise CommandError(f"Spark did not start: {in_short(error)}", UNAVAILABLE)
     try:
         yield spark
