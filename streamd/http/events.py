@@ -135,6 +135,7 @@ class Events(Resource):
     def render_GET(self, request: Request) -> bytes | int:
         """Begin a stream, or say why not."""
         if len(self._streams) >= self._streams_max:
+            self._core.load.traffic_of("http").requests_refused["streams"] += 1
             return _refuse(request, SERVICE_UNAVAILABLE, "too many pages are open, see http.streams_max")
         try:
             view = self._view(_arguments(request))

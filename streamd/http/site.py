@@ -244,6 +244,7 @@ class HttpSite(Site):
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """A connection, unless there are too many."""
         if len(self._channels) >= self._settings.connections_max:
+            self._traffic.connections_refused["connections"] += 1
             self._log.warn("{peer} refused: there are too many connections to the dashboard", peer=str(addr))
             return None
         return super().buildProtocol(addr)

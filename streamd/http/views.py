@@ -162,8 +162,8 @@ def _protocols(core: Core) -> list[dict[str, Any]]:
             "appended_bytes": traffic.appended_bytes,
             "read_records": traffic.read_records,
             "read_bytes": traffic.read_bytes,
-            "refused": traffic.refused.total(),
-            "cut_off": traffic.cut_off.total(),
+            "refused": traffic.requests_refused.total() + traffic.connections_refused.total(),
+            "cut_off": traffic.connections_cut_off.total(),
         }
         for name, traffic in sorted(core.load.traffic.items())
     ]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Union
+from typing import Any, ClassVar, Final, Union
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
@@ -37,13 +37,9 @@ from zope.interface import implementer
 
 from streamd.batch import Batch
 from streamd.interfaces import Core
-from streamd.metrics import Traffic, word_for
 from streamd.protocols.permitted import Permitted
 from streamd.store import Run, StoreError
 from streamd.wire import Codec, Request, WireError
-
-if TYPE_CHECKING:
-    from streamd.protocols.factory import StreamFactory
 
 # A web page can make a browser on this machine send these to any port; none of our protocols begins so.
 _HTTP_METHODS: Final = tuple(
@@ -124,7 +120,6 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     """One connection of a stream protocol."""
 
     name: ClassVar[str] = "stream"
-    factory: StreamFactory
     _put: Callable[[bytes], None]
     """Gives something to the transport, to be sent when it can be."""
 
@@ -203,11 +198,6 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         slot.appended = batch
         self._wait(slot)
         return slot
-
-    @property
-    def traffic(self) -> Traffic:
-        """What is counted of this protocol. It is the factory's: one attribute more would make all others slower."""
-        return self.factory.traffic
 
     def count_appended(self, batch: Batch) -> None:
         """Count these records when what is being performed has succeeded."""
@@ -434,7 +424,6 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
             except StoreError as error:
                 self._settled(slot)
                 self.note(error)
-                self.traffic.refused[word_for(error)] += 1
                 reply = self.refused(request, error)
         except Exception:
             self._crash(Failure())
@@ -485,7 +474,6 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
             return
         self.note(error)
         slot.appended = None
-        self.traffic.refused[word_for(error)] += 1
         try:
             slot.reply = self.refused(slot.request, error)
         except Exception:
@@ -495,7 +483,7 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
 
     def _break(self, error: WireError) -> None:
         self.log.warn("{peer} broke {wire}: {error}", peer=self.peer, wire=self.name, error=str(error))
-        self._count_cut_off("broken")
+        self.count_cut_off(error.reason)
         slot = Slot(self, None)
         self._replies.append(slot)
         self._answer(slot, self.broken(error))
@@ -622,7 +610,10 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         self._held_bytes = held
         if delta:
             load.change(delta)
-        if load.must_wait(held, busy) or self._asked_bytes > self.core.store.pace.bytes:
+        limit = load.must_wait(held, busy)
+        if limit is not None or self._asked_bytes > self.core.store.pace.bytes:
+            if limit is not None and not self._pause & _CROWDED:
+                self.traffic.connections_slowed[limit] += 1
             self._pause_for(_CROWDED)
             load.wait(self)
         elif self._pause & _CROWDED:
@@ -698,14 +689,12 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
             _below(self.transport).loseConnection()
 
     def _cut_off(self, reason: str) -> None:
-        self._count_cut_off(reason)
+        self.count_cut_off(reason)
         self.abort()
 
-    def _count_cut_off(self, reason: str) -> None:
-        self.traffic.cut_off[reason] += 1
-        if reason in self.core.load.refusals:
-            # Not where it was for want of an answer, or a bug of ours: that is no refusal.
-            self.core.load.refuse(reason)
+    def count_cut_off(self, reason: str) -> None:
+        """Count that it was us who ended the connection."""
+        self.traffic.connections_cut_off[reason] += 1
 
     def abort(self) -> None:
         """Close at once."""

@@ -62,6 +62,9 @@ _ERRORS: Final[dict[type[StoreError], tuple[Code, str]]] = {
     TransactionFailed: (Code.TRANSACTION_FAILED, "{error}; it can only be rolled back"),
 }
 
+# What a client should have known; other codes tell of what an answer has no room for.
+_BREACHES: Final = (Code.IN_TRANSACTION, Code.NO_TRANSACTION)
+
 
 def error_of(error: StoreError) -> tuple[Code, str]:
     """What a client is told of an error: a code and a text."""
@@ -109,6 +112,7 @@ class FujinProtocol(StreamProtocol):
 
     def close_with(self, code: Code, why: str) -> None:
         """Close the stream with a code, when what came before was answered."""
+        self.count_cut_off("broken" if code in _BREACHES else "unanswerable")
         self.log.warn("a stream of {peer} is closed: {reason}", peer=self.peer, reason=why, code=code.name)
         self._code = code
         self.finish()
@@ -341,6 +345,10 @@ class FujinFactory(StreamFactory):
         """A client is there: see that it stays."""
         pinger = self._pingers[connection] = Pinger(self.core.clock, self._settings, connection)
         pinger.start()
+
+    def connectionRefused(self, limit: str) -> None:
+        """There are as many as the endpoint takes."""
+        self.refused(f"quic_{limit}")
 
     def connectionClosed(self, connection: IQuicConnection, reason: Failure) -> None:
         """It is gone, and its streams with it."""

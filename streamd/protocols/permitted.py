@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from twisted.logger import Logger
 
@@ -11,7 +11,11 @@ from streamd.access.pace import Pace
 from streamd.access.peer import peer_of
 from streamd.access.permits import CREATE, STALE, WRITE, NotAllowed, Permits, TooManyTopics, TopicFull
 from streamd.interfaces import Core
+from streamd.metrics import Traffic, reason_of
 from streamd.store import Segment, StoreError
+
+if TYPE_CHECKING:
+    from streamd.protocols.factory import StreamFactory
 
 
 class Permitted:
@@ -24,6 +28,7 @@ class Permitted:
     log: ClassVar[Logger] = Logger()
     # Each of our transports is a producer and a consumer too, which ITransport does not say.
     transport: Any
+    factory: StreamFactory
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -34,6 +39,11 @@ class Permitted:
     def peer(self) -> str:
         """The other end, for the log."""
         return str(self.transport.getPeer())
+
+    @property
+    def traffic(self) -> Traffic:
+        """What is counted of this protocol. It is the factory's: one attribute more would make all others slower."""
+        return self.factory.traffic
 
     @property
     def permits(self) -> Permits:
@@ -62,10 +72,15 @@ class Permitted:
             raise TooManyTopics(name)
 
     def note(self, error: StoreError) -> None:
-        """Count what the rules refuse. It is logged only where somebody looks for it: a peer can do this all day."""
-        if isinstance(error, NotAllowed):
-            self.core.load.refuse(error.reason)
-            self.log.debug("{peer} may not: {topic}, {reason}", peer=self.peer, topic=str(error), reason=error.reason)
+        """Count what is refused. What a rule refuses is a line at debug alone: a peer can do this all day."""
+        reason = reason_of(error)
+        self.traffic.requests_refused[reason] += 1
+        if hasattr(error, "reason"):
+            self.log.debug("{peer} may not: {topic}, {reason}", peer=self.peer, topic=str(error), reason=reason)
+
+    def count_invalid(self) -> None:
+        """Count a request that the protocol itself has no answer to but an error."""
+        self.traffic.requests_refused["invalid"] += 1
 
     def identify(self) -> Permits:
         """Look up what the peer may do, and how fast. Before the first bytes of TLS nobody knows who it is."""
@@ -74,13 +89,13 @@ class Permitted:
         self._paces = self._permits.paces
         rates = (limits.connection_messages_per_second_max, limits.connection_bytes_per_second_max)
         if any(rates):
-            self._paces += (Pace(*rates, self.core.clock.seconds()),)
+            self._paces += (Pace(*rates, self.core.clock.seconds(), of="connection_"),)
         return self._permits
 
     def pay(self, messages: int, size: int) -> float:
         """Charge all rates that count for this connection: how many seconds it has to wait."""
         now = self.core.clock.seconds()
-        wait = max([pace.take(messages, size, now) for pace in self._paces], default=0.0)
+        wait, reason = max([pace.take(messages, size, now) for pace in self._paces], default=(0.0, ""))
         if wait:
-            self.core.load.slowed += 1
+            self.traffic.connections_slowed[reason] += 1
         return wait
