@@ -128,6 +128,11 @@ class Traffic:
         self.appended_records += len(batch.lengths)
         self.appended_bytes += len(batch.payload)
 
+    def published(self, records: int, bytes: int) -> None:
+        """So much that was stored before, where nobody saw it, can be read from now on."""
+        self.appended_records += records
+        self.appended_bytes += bytes
+
     def read(self, records: int, bytes: int) -> None:
         """So much was read for a peer."""
         self.read_records += records

@@ -58,12 +58,15 @@ class Permitted:
 
     def allow_write(self, segment: Segment, size: int) -> None:
         """Raise NotAllowed unless the peer may append so many bytes."""
-        if self._permits.is_open:
-            return
-        self.allow(WRITE, segment.name)
-        bytes_max = self._permits.topic_bytes_max(segment.name)
-        if bytes_max and segment.next_offset - segment.first_offset + size > bytes_max:
-            raise TopicFull(segment.name)
+        if not self._permits.is_open:
+            self.allow_fill(segment.name, segment.next_offset - segment.first_offset + size)
+
+    def allow_fill(self, name: str, size: int) -> None:
+        """Raise NotAllowed unless the peer may append to a topic of that name, and fill it with so many bytes."""
+        self.allow(WRITE, name)
+        bytes_max = self._permits.topic_bytes_max(name)
+        if bytes_max and size > bytes_max:
+            raise TopicFull(name)
 
     def allow_create(self, name: str) -> None:
         """Raise NotAllowed unless the peer may make a topic of that name, and one more."""

@@ -30,6 +30,7 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
+from streamd.store.frame import EVENT_HEADER_BYTES
 from streamd.store.pack import BLOCK_BYTES
 from streamd.store.segment import info
 from streamd.wire import TooLarge, storage
@@ -291,7 +292,12 @@ class Storage:
                 # What was published is no hidden segment any more, and who did it may not know that it is done.
                 if not again:
                     raise
-        return self._store.publish(parts, levels), to_bytes(storage.SegmentsPublished(request.id, again))
+        records = sum([hidden.next_number for hidden, _ in parts])
+        size = sum([hidden.next_offset for hidden, _ in parts]) - EVENT_HEADER_BYTES * records
+        published = self._store.publish(parts, levels)
+        if not again:
+            published.addCallback(lambda _: self._peer.traffic.published(records, size))
+        return published, to_bytes(storage.SegmentsPublished(request.id, again))
 
     def _delete(self, request: storage.DeleteHidden) -> Reply:
         found: list[Segment] = []
