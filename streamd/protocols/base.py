@@ -25,6 +25,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
     IDelayedCall,
     IHalfCloseableProtocol,
+    IHandshakeListener,
     IPushProducer,
     ITCPTransport,
 )
@@ -39,6 +40,7 @@ from streamd.batch import Batch
 from streamd.interfaces import Core
 from streamd.protocols.permitted import Permitted
 from streamd.store import Run, StoreError
+from streamd.tls.handshake import why_failed
 from streamd.wire import Codec, Request, WireError
 
 # A web page can make a browser on this machine send these to any port; none of our protocols begins so.
@@ -115,7 +117,7 @@ class Broken:
         self.error = error
 
 
-@implementer(IHalfCloseableProtocol, IPushProducer)
+@implementer(IHalfCloseableProtocol, IHandshakeListener, IPushProducer)
 class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
     """One connection of a stream protocol."""
 
@@ -277,7 +279,14 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
             # Past the buffer that gathers small writes until the next turn: they are gathered here already, and nobody
             # says when that buffer is empty.
             self._put = partial(TLSMemoryBIOProtocol.write, self.transport)
+            # Whoever speaks TLS begins a handshake, and has to end it.
+            self._frame_began = self.core.clock.seconds()
+            self._deadline = self.core.clock.callLater(self.core.limits.frame_seconds_max, self._overdue)
         self.transport.registerProducer(self, not self._direct)
+
+    def handshakeCompleted(self) -> None:
+        """TLS is agreed on. What follows may take its time."""
+        self._frame_began = None
 
     def dataReceived(self, data: bytes) -> None:
         if self._phase is Phase.GREETING:
@@ -325,6 +334,9 @@ class StreamProtocol(Permitted, Protocol, metaclass=ABCMeta):
         self.abort()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._phase is Phase.GREETING and (why := why_failed(self.transport, reason)) is not None:
+            self.log.warn("{peer} did not get past TLS to {wire}: {why}", peer=self.peer, wire=self.name, why=why)
+            self.count_cut_off("tls")
         self._phase = Phase.CLOSED
         self._forget()
         self._tell_lost()

@@ -1,4 +1,4 @@
-"""The server endpoint, as a class and as a string: ``tlsfile:4840:interface=…:privateKey=…:certKey=…:clientCA=…``."""
+"""The server endpoint, as a class and as a string: ``tlsfile:4840:privateKey=…:certKey=…:clientCA=…:crl=…``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TlsServerEndpoint:
         return listening
 
     def reread(self) -> Callable[[], None]:
-        """Read key, certificate and authority again; what is returned puts them in force for new connections."""
+        """Read key, certificate, authority and lists again; what is returned puts them in force for new connections."""
         return self._certificates.reread()
 
 
@@ -50,6 +50,7 @@ def parse(
     privateKey: str | None = None,
     certKey: str | None = None,
     clientCA: str | None = None,
+    crl: str | None = None,
     backlog: str = str(_BACKLOG),
     **unknown: str,
 ) -> TlsServerEndpoint:
@@ -57,14 +58,16 @@ def parse(
     if len(ports) != 1:
         raise ValueError("a tlsfile endpoint is tlsfile:PORT, then arguments with a name")
     if unknown:
-        known = "interface, privateKey, certKey, clientCA, backlog"
+        known = "interface, privateKey, certKey, clientCA, crl, backlog"
         raise ValueError(f"tlsfile endpoint: there is no {', '.join(unknown)}, only {known}")
     if privateKey is None:
         raise ValueError("a tlsfile endpoint needs a certificate: tlsfile:PORT:privateKey=FILE:certKey=FILE")
+    if crl is not None and clientCA is None:
+        raise ValueError("tlsfile endpoint: crl is about the certificates of clients, which only clientCA asks for")
     return TlsServerEndpoint(
         reactor,
         _number("a port", ports[0]),
-        Certificates(privateKey, certKey, clientCA),
+        Certificates(privateKey, certKey, clientCA, crl),
         interface=interface,
         backlog=_number("a backlog", backlog),
     )
