@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 
+from streamd.access.peer import address_text
 from streamd.interfaces import Core
 from streamd.metrics import Traffic
 from streamd.protocols.base import StreamProtocol
@@ -37,7 +38,7 @@ class StreamFactory(Factory, metaclass=ABCMeta):
             self.refused(reason)
             StreamProtocol.log.warn(
                 "{peer} is refused: there are as many connections as limits.{limit} allows",
-                peer=str(addr),
+                peer=address_text(addr),
                 limit=f"{reason}_max",
             )
             return None

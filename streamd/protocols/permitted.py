@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from twisted.logger import Logger
 
 from streamd.access.pace import Pace
-from streamd.access.peer import peer_of
+from streamd.access.peer import peer_of, peer_text
 from streamd.access.permits import CREATE, STALE, WRITE, NotAllowed, Permits, TooManyTopics, TopicFull
 from streamd.interfaces import Core
 from streamd.metrics import Traffic, reason_of
@@ -38,7 +38,7 @@ class Permitted:
     @property
     def peer(self) -> str:
         """The other end, for the log."""
-        return str(self.transport.getPeer())
+        return peer_text(self.transport)
 
     @property
     def traffic(self) -> Traffic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -18,8 +18,8 @@ from zope.interface import implementer
 
 from streamd.interfaces import IReloadable
 from streamd.quic.certificate import CertificateError, ServerCertificate
-from streamd.tls.handshake import remember
-from streamd.tls.revoked import read_lists
+from streamd.tls.handshake import ServerConnection, remember
+from streamd.tls.revoked import ended, read_lists
 
 _VERIFY: Final = VERIFY_PEER | VERIFY_FAIL_IF_NO_PEER_CERT | VERIFY_CLIENT_ONCE
 
@@ -44,25 +44,35 @@ class Certificates:
         self._certificate_path = certificate_path
         self._authority_path = authority_path
         self._lists_path = lists_path
-        self._context = self._read()
+        self._warnings: list[str] = []
+        self._context = self._read(self._warnings)
+
+    def tell(self) -> None:
+        """Say in the log what is in force and of no use, such as a certificate that has run out."""
+        for each in self._warnings:
+            self._log.warn("{what}", what=each)
 
     def reread(self) -> Callable[[], None]:
         """Read the files again; CertificateError says what is wrong with them. What is returned puts them in force."""
-        return partial(self._use, self._read())
+        warnings: list[str] = []
+        return partial(self._use, self._read(warnings), warnings)
 
     def serverConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> Connection:
         """What OpenSSL makes of a new connection."""
-        connection = Connection(self._context, None)
+        connection = ServerConnection(self._context, None)
+        # Twisted's context looks here for the factory, to ask it what it speaks, where a client says what it does.
+        connection.set_app_data(tlsProtocol)
         if self._authority_path is not None:
             connection.set_verify(_VERIFY, remember)
         return connection
 
-    def _use(self, context: Context) -> None:
-        self._context = context
+    def _use(self, context: Context, warnings: list[str]) -> None:
+        self._context, self._warnings = context, warnings
+        self.tell()
 
-    def _read(self) -> Context:
+    def _read(self, warnings: list[str]) -> Context:
         own = ServerCertificate.read(self._key_path, self._certificate_path)
-        self._warn_of_time(own.certificate)
+        warnings += _of_no_use(self._certificate_path or self._key_path, own.certificate)
         authorities = [] if self._authority_path is None else _authorities(self._authority_path)
         trusted = [Certificate(X509.from_cryptography(each)) for each in authorities]
         trust = {} if not trusted else {"trustRoot": trustRootFromCertificates(trusted)}
@@ -79,19 +89,18 @@ class Certificates:
             assert store is not None
             for each in read_lists(self._lists_path, authorities):
                 store.add_crl(each)
+                warnings += ended(self._lists_path, each)
             store.set_flags(_EVERY_LIST)
         return context
 
-    def _warn_of_time(self, certificate: x509.Certificate) -> None:
-        """Say that clients will not take our certificate, where they can't. That may be so for a minute at a time."""
-        path, now = self._certificate_path or self._key_path, datetime.now(UTC)
-        if now > certificate.not_valid_after_utc:
-            what = f"ran out on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it, and reload"
-        elif now < certificate.not_valid_before_utc:
-            what = f"begins on {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC only: is the clock right?"
-        else:
-            return
-        self._log.warn("{path}: clients will not trust this certificate, which {what}", path=path, what=what)
+
+def _of_no_use(path: str, certificate: x509.Certificate) -> Iterator[str]:
+    """Why clients will not take our certificate. That is no reason not to start: it may be so for a minute."""
+    now, first, last = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > last:
+        yield f"{path}: clients refuse this certificate, which ran out on {last:%Y-%m-%d %H:%M} UTC: renew it"
+    elif now < first:
+        yield f"{path}: clients refuse this certificate until {first:%Y-%m-%d %H:%M} UTC: is the clock right?"
 
 
 def _authorities(path: str) -> list[x509.Certificate]:

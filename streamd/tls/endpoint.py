@@ -34,6 +34,7 @@ class TlsServerEndpoint:
 
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
         """Begin to listen; the Deferred fails with CannotListenError where that can't be."""
+        self._certificates.tell()
         wrapped = TLSMemoryBIOFactory(self._certificates, False, protocolFactory, self._reactor)
         listening: Deferred[IListeningPort] = self._below.listen(wrapped)  # type: ignore[no-untyped-call]
         return listening

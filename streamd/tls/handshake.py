@@ -32,6 +32,7 @@ _PLAIN: Final = {
     "http request": "it speaks HTTP, without TLS",
     "wrong version number": "what it sends is no TLS",
     "unsupported protocol": "it offers no version from TLS 1.2 on",
+    "internal error": "most likely it names protocols (ALPN) that are not spoken here, as a browser does",
     "no shared cipher": "it offers no cipher that we do",
     "unknown ca": "it does not trust our certificate: it needs that of our authority",
     "certificate expired": "it says that our certificate has run out",
@@ -40,13 +41,19 @@ _PLAIN: Final = {
 }
 
 
+class ServerConnection(Connection):
+    """Remembers what was wrong with the certificates that its peer showed."""
+
+    refusal: str | None = None
+
+
 def remember(connection: Connection, certificate: X509, error: int, depth: int, ok: int) -> bool:
     """Note of each certificate of a peer what OpenSSL finds wrong with it, and leave the decision as it is."""
-    if not ok:
+    if not ok and isinstance(connection, ServerConnection):
         shown = certificate.to_cryptography()
         what = _CERTIFICATE.get(error, f"is not good (error {error} of OpenSSL)")
         whose = "the certificate of" if not depth else "the authority above it,"
-        connection.set_app_data(f"{whose} {shown.subject.rfc4514_string()}, serial {shown.serial_number:x}, {what}")
+        connection.refusal = f"{whose} {shown.subject.rfc4514_string()}, serial {shown.serial_number:x}, {what}"
     return bool(ok)
 
 
@@ -55,9 +62,8 @@ def why_failed(transport: Any, reason: Failure) -> str | None:
     if not isinstance(reason.value, Error):
         return None
     handle = getattr(transport, "getHandle", lambda: None)()
-    noted = handle.get_app_data() if isinstance(handle, Connection) else None
-    if isinstance(noted, str):
-        return noted
+    if isinstance(handle, ServerConnection) and handle.refusal is not None:
+        return handle.refusal
     said = [str(each[-1]) for each in reason.value.args[0]] if reason.value.args else []
     return next(
         (meaning for words, meaning in _PLAIN.items() if any(words in each for each in said)),

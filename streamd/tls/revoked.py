@@ -8,16 +8,13 @@ never work is refused here; a list that has run out is told, and refuses nobody 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from cryptography import x509
-from twisted.logger import Logger
 
 from streamd.quic.certificate import CertificateError
-
-_log: Final = Logger()
 
 # Between other things, as the tools of an authority write them.
 _PEM: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
@@ -39,8 +36,6 @@ def read_lists(path: str, authorities: Sequence[x509.Certificate]) -> list[x509.
         )
     for each in authorities:
         _check(path, each, [one for one in found if one.issuer == each.subject])
-    for one in found:
-        _warn_of_time(path, one)
     return found
 
 
@@ -53,13 +48,12 @@ def _check(path: str, authority: x509.Certificate, lists: Sequence[x509.Certific
         raise CertificateError(f"{path}: the list of {name} is not signed by it: get it from that authority again")
 
 
-def _warn_of_time(path: str, one: x509.CertificateRevocationList) -> None:
-    # A list without a next one never runs out.
-    if one.next_update_utc is not None and datetime.now(UTC) > one.next_update_utc:
-        _log.warn(
-            "{path}: the list of {authority} ran out on {date} UTC: nobody it vouches for gets in until the file has a "
-            "newer one, and was reloaded",
-            path=path,
-            authority=one.issuer.rfc4514_string(),
-            date=f"{one.next_update_utc:%Y-%m-%d %H:%M}",
+def ended(path: str, one: x509.CertificateRevocationList) -> Iterator[str]:
+    """That a list has run out, and what that means."""
+    last = one.next_update_utc  # one that says nothing of the next never runs out
+    if last is not None and datetime.now(UTC) > last:
+        whose = one.issuer.rfc4514_string()
+        yield (
+            f"{path}: the list of {whose} ran out on {last:%Y-%m-%d %H:%M} UTC: nobody it vouches for gets in until "
+            "the file has a newer one and is reloaded"
         )

@@ -153,6 +153,19 @@ class CertificateTests(TlsCase):
         daemon.wait_for_line("did not end what it began to send to sesp")
         self.assertEqual(self.ask(idle, "$0"), ["+"])
 
+    def test_names_of_protocols(self) -> None:
+        """Who says what it speaks (ALPN), as browsers do, is served by the dashboard, and told of by the others."""
+        plain = self.endpoint(mutual=False)
+        daemon = self.daemon(f'[http]\nendpoint = "{plain}"\n[sesp]\nendpoint = "{plain}"\n').start()
+        browser = self.authority.context()
+        browser.set_alpn_protocols(["h2", "http/1.1"])
+        connection = self.connect(daemon, "http", browser)
+        assert isinstance(connection, ssl.SSLSocket)
+        self.assertEqual(connection.selected_alpn_protocol(), "http/1.1")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.assertIn(b" 200 ", connection.recv(100))
+        self.assert_kept_out(daemon, browser, "protocols (ALPN) that are not spoken here")
+
     def assert_cut_off(self, daemon: Daemon, data: bytes, why: str) -> None:
         with self.connect(daemon) as connection:
             connection.sendall(data)
