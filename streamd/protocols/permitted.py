@@ -25,6 +25,8 @@ class Permitted:
     rules. What is refused is a StoreError like others, so that the protocol answers it in its own words.
     """
 
+    name: ClassVar[str] = "stream"
+    """The word for the protocol, in logs and metrics."""
     log: ClassVar[Logger] = Logger()
     # Each of our transports is a producer and a consumer too, which ITransport does not say.
     transport: Any
@@ -84,6 +86,10 @@ class Permitted:
     def count_invalid(self) -> None:
         """Count a request that the protocol itself has no answer to but an error."""
         self.traffic.requests_refused["invalid"] += 1
+
+    def count_cut_off(self, reason: str) -> None:
+        """Count that it was us who ended the connection."""
+        self.traffic.connections_cut_off[reason] += 1
 
     def identify(self) -> Permits:
         """Look up what the peer may do, and how fast. Before the first bytes of TLS nobody knows who it is."""
