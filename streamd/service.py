@@ -27,6 +27,7 @@ from streamd.load import Load
 from streamd.log import Log
 from streamd.notify import Notifier
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
+from streamd.refusing import refusing
 from streamd.reload import Reloader
 from streamd.store import Store, StoreUnusable, open_store
 from streamd.store.retention import Retention
@@ -140,7 +141,7 @@ class StreamdService(Service):
                 # What an endpoint string leaves open, a factory may know: a certificate, say.
                 server = equip(server, self._config.data_dir)
             reloader.watch(name, server)
-            listening: Deferred[IListeningPort] = server.listen(factory)
+            listening: Deferred[IListeningPort] = server.listen(refusing(endpoint.endpoint, factory))
             return listening
 
         def opened(port: IListeningPort) -> None:

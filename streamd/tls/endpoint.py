@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ServerEndpoint, TCP6ServerEndpoint
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
+from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory, IStreamServerEndpoint
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
@@ -15,6 +15,14 @@ from streamd.interfaces import IReloadable
 from streamd.tls.certificates import Certificates
 
 _BACKLOG = 50
+
+
+class _Factory(TLSMemoryBIOFactory):
+    """Wraps TLS around the protocols of a factory, where that gives one. Twisted's would take None for a protocol."""
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        built = self.wrappedFactory.buildProtocol(addr)
+        return None if built is None else self.protocol(self, built)
 
 
 @implementer(IStreamServerEndpoint, IReloadable)
@@ -35,7 +43,7 @@ class TlsServerEndpoint:
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
         """Begin to listen; the Deferred fails with CannotListenError where that can't be."""
         self._certificates.tell()
-        wrapped = TLSMemoryBIOFactory(self._certificates, False, protocolFactory, self._reactor)
+        wrapped = _Factory(self._certificates, False, protocolFactory, self._reactor)
         listening: Deferred[IListeningPort] = self._below.listen(wrapped)  # type: ignore[no-untyped-call]
         return listening
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import socket
 import ssl
 from datetime import timedelta
@@ -142,6 +144,24 @@ class CertificateTests(TlsCase):
         # And they cost nobody else anything.
         alice = self.connect(daemon, context=self.context("alice"))
         self.assertEqual(self.ask(alice, "#a"), ["+"])
+        self.assertEqual(daemon.terminate(), 0, daemon.output)
+        self.assertNotIn("Traceback", daemon.output)
+
+    def test_too_many(self) -> None:
+        """Over TLS of either kind, and behind a proxy's greeting, one connection too many is closed, and no more."""
+        own = f"ssl:0:interface=127.0.0.1:privateKey={self.server}:certKey={self.server}"
+        endpoints = (self.endpoint(mutual=False), own, f"haproxy:{LOOPBACK}")
+        services = "".join(
+            f'[{name}]\nendpoint = "{each}"\n' for name, each in zip(("sesp", "smq", "http"), endpoints, strict=True)
+        )
+        daemon = self.daemon(f"[limits]\nconnections_max = 1\n{services}connections_max = 1\n").start()
+        kept = self.connect(daemon, "sesp", self.authority.context())
+        self.assertEqual(self.ask(kept, "$0"), ["+"])
+        self.connect(daemon, "http")
+        for service in ("sesp", "smq", "http"):
+            with contextlib.suppress(ConnectionResetError):
+                self.assertEqual(self.connect(daemon, service).recv(1), b"")
+        self.assertEqual(json.loads(self.ask(kept, "&")[0][1:])["refusals"]["connections"], 3)
         self.assertEqual(daemon.terminate(), 0, daemon.output)
         self.assertNotIn("Traceback", daemon.output)
 
