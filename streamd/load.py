@@ -8,17 +8,8 @@ from typing import Final, Protocol
 from streamd.metrics import Traffic
 from streamd.settings import Limits
 
-REASONS: Final = (
-    "connections",  # there were limits.connections_max
-    "address_connections",  # and limits.address_connections_max from this address
-    "not_allowed",  # no rule of access allows it
-    "topic_bytes",  # a rule's topic_bytes_max
-    "topics",  # a rule's topics_max
-    "broken",  # the peer broke the protocol, or sent more than a message may hold
-    "overdue",  # it did not end within limits.frame_seconds_max what it began
-    "http",  # it spoke HTTP to a stream protocol
-)
-"""Why a connection or a request is refused."""
+# How the reasons end for which a connection waits for a rate.
+_RATE: Final = "per_second"
 
 
 class Waiting(Protocol):
@@ -42,10 +33,6 @@ class Load:
         self.connections = 0
         self._addresses: Counter[str] = Counter()
         self.held_bytes = 0
-        self.refusals = dict.fromkeys(REASONS, 0)
-        """How often something was refused, by reason."""
-        self.slowed = 0
-        """How often a connection had to wait for a rate."""
         self.traffic: dict[str, Traffic] = {}
         """What is counted of each protocol that was spoken, by its name."""
 
@@ -54,22 +41,35 @@ class Load:
         return self.traffic.setdefault(protocol, Traffic())
 
     @property
-    def is_full(self) -> bool:
-        """Whether there are as many connections as there may be."""
-        return self.connections >= self.limits.connections_max
+    def refusals(self) -> dict[str, int]:
+        """How often something was refused or cut off, by reason, in all protocols."""
+        sums: Counter[str] = Counter()
+        for each in self.traffic.values():
+            for counts in (each.connections_refused, each.requests_refused, each.connections_cut_off):
+                sums.update(counts)
+        return dict(sums)
 
-    def admit(self, address: str | None = None) -> bool:
-        """Count one more connection, from an address where it has one, unless that is too many."""
-        if self.is_full:
-            self.refuse("connections")
-            return False
+    @property
+    def slowed(self) -> int:
+        """How often a connection had to wait for a rate."""
+        counts = [each.connections_slowed for each in self.traffic.values()]
+        return sum([times for each in counts for reason, times in each.items() if reason.endswith(_RATE)])
+
+    @property
+    def address_connections(self) -> int:
+        """How many connections come from the address that has most of them."""
+        return max(self._addresses.values(), default=0)
+
+    def admit(self, address: str | None = None) -> str | None:
+        """Count one more connection, from an address where it has one, unless that is too many: then the reason."""
+        if self.connections >= self.limits.connections_max:
+            return "connections"
         if address is not None:
             if 0 < self.limits.address_connections_max <= self._addresses[address]:
-                self.refuse("address_connections")
-                return False
+                return "address_connections"
             self._addresses[address] += 1
         self.connections += 1
-        return True
+        return None
 
     def leave(self, address: str | None = None) -> None:
         """One connection is gone."""
@@ -78,10 +78,6 @@ class Load:
             self._addresses[address] -= 1
             if not self._addresses[address]:
                 del self._addresses[address]
-
-    def refuse(self, reason: str) -> None:
-        """Count something that is refused."""
-        self.refusals[reason] += 1
 
     @property
     def share_bytes(self) -> int:
@@ -93,15 +89,15 @@ class Load:
         """Whether the total is over its limit."""
         return self.held_bytes > self.limits.buffered_bytes_max
 
-    def must_wait(self, held_bytes: int, busy_bytes: int) -> bool:
-        """Whether a connection should not take on more: it holds so much, `busy_bytes` of it in progress.
+    def must_wait(self, held_bytes: int, busy_bytes: int) -> str | None:
+        """Why a connection should not take on more, if so: it holds so much, `busy_bytes` of it in progress.
 
         The rest is a request that is still coming in. Its size has a limit of its own, and not to read it would never
         end it.
         """
         if busy_bytes > self.limits.connection_buffered_bytes_max:
-            return True
-        return self.crowded and held_bytes > self.share_bytes
+            return "connection_buffered_bytes"
+        return "buffered_bytes" if self.crowded and held_bytes > self.share_bytes else None
 
     def wait(self, connection: Waiting) -> None:
         """Call the connection's `uncrowded` when the total has fallen."""

@@ -20,6 +20,38 @@ COMMIT_SECONDS: Final = (
 )
 """The bounds by which commits are sorted: from a page cache to a disk that is about to fail."""
 
+CONNECTIONS_REFUSED: Final = (
+    "connections",  # there were limits.connections_max
+    "address_connections",  # and limits.address_connections_max from this address
+)
+REQUESTS_REFUSED: Final = (
+    "not_allowed",  # no rule of access allows it
+    "topic_bytes",  # a rule's topic_bytes_max
+    "topics",  # a rule's topics_max
+    "invalid",  # the protocol says what it may look like, and this is not it
+    "read_failed",  # what is stored can't be read
+)
+CONNECTIONS_CUT_OFF: Final = (
+    "message_bytes",  # limits.message_bytes_max
+    "line_bytes",  # limits.line_bytes_max
+    "overdue",  # the peer did not end within limits.frame_seconds_max what it began
+    "broken",  # it broke the protocol
+    "http",  # it spoke HTTP to a stream protocol
+    "tls",  # its handshake failed: it showed no certificate, say, or one that is not welcome
+    "unanswerable",  # the protocol has no word for the answer
+    "failed",  # a bug
+)
+CONNECTIONS_SLOWED: Final = (
+    "connection_messages_per_second",
+    "connection_bytes_per_second",
+    "messages_per_second",  # of a rule
+    "bytes_per_second",
+    "connection_buffered_bytes",
+    "buffered_bytes",
+)
+"""Reasons, by what they are given for: these are told also where nothing was refused yet. A limit's is its name without
+``_max``; what the store refuses has the name of its error."""
+
 
 class Durations:
     """How often something took how long."""
@@ -65,10 +97,12 @@ class Traffic:
         "appended_records",
         "connected",
         "connections",
-        "cut_off",
+        "connections_cut_off",
+        "connections_refused",
+        "connections_slowed",
         "read_bytes",
         "read_records",
-        "refused",
+        "requests_refused",
     )
 
     def __init__(self) -> None:
@@ -81,15 +115,24 @@ class Traffic:
         """Of records that are on disk, each counted once, to however many segments it went."""
         self.read_records = 0
         self.read_bytes = 0
-        self.refused: Counter[str] = Counter()
-        """Requests that the store refused, by the reason."""
-        self.cut_off: Counter[str] = Counter()
+        self.connections_refused = Counter(dict.fromkeys(CONNECTIONS_REFUSED, 0))
+        """Connections that were closed as soon as they came, by the reason."""
+        self.connections_cut_off = Counter(dict.fromkeys(CONNECTIONS_CUT_OFF, 0))
         """Connections that were ended by us, by the reason."""
+        self.connections_slowed = Counter(dict.fromkeys(CONNECTIONS_SLOWED, 0))
+        """How often one was not read for a while, by the limit that it was over."""
+        self.requests_refused = Counter(dict.fromkeys(REQUESTS_REFUSED, 0))
+        """Requests that were refused, by the reason."""
 
     def appended(self, batch: Batch) -> None:
         """These records are on disk."""
         self.appended_records += len(batch.lengths)
         self.appended_bytes += len(batch.payload)
+
+    def published(self, records: int, bytes: int) -> None:
+        """So much that was stored before, where nobody saw it, can be read from now on."""
+        self.appended_records += records
+        self.appended_bytes += bytes
 
     def read(self, records: int, bytes: int) -> None:
         """So much was read for a peer."""
@@ -150,10 +193,11 @@ class RetentionCounts:
 _words: dict[type[Exception], str] = {}
 
 
-def word_for(error: Exception) -> str:
-    """The reason that an error stands for, as a word of a metric: NoSuchSegment is ``no_such_segment``."""
+def reason_of(error: Exception) -> str:
+    """The reason that an error stands for: one that it names itself, else NoSuchSegment is ``no_such_segment``."""
     kind = type(error)
     word = _words.get(kind)
     if word is None:
-        word = _words[kind] = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+        word = getattr(kind, "reason", None) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+        _words[kind] = word
     return word

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.defer import Deferred, DeferredList, FirstError, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
@@ -20,6 +18,7 @@ from twisted.python.failure import Failure
 
 from streamd import __version__
 from streamd.access.exposure import is_exposed, with_mode
+from streamd.access.peer import address_text
 from streamd.access.permits import Access
 from streamd.config import Config
 from streamd.config import Service as Endpoint
@@ -28,6 +27,7 @@ from streamd.load import Load
 from streamd.log import Log
 from streamd.notify import Notifier
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
+from streamd.refusing import refusing
 from streamd.reload import Reloader
 from streamd.store import Store, StoreUnusable, open_store
 from streamd.store.retention import Retention
@@ -141,20 +141,20 @@ class StreamdService(Service):
                 # What an endpoint string leaves open, a factory may know: a certificate, say.
                 server = equip(server, self._config.data_dir)
             reloader.watch(name, server)
-            listening: Deferred[IListeningPort] = server.listen(factory)
+            listening: Deferred[IListeningPort] = server.listen(refusing(endpoint.endpoint, factory))
             return listening
 
         def opened(port: IListeningPort) -> None:
             self.ports.append(port)
             if is_exposed(endpoint.endpoint, port.getHost()):
-                what = f"{name} on {_address(port)}"
+                what = f"{name} on {address_text(port.getHost())}"
                 reloader.exposed.append(what)
                 if reloader.open_to_everybody(self._config) is not None:
                     raise StartFailed(
                         f"{what} would be open to everybody: encrypt it (tlsfile:, ssl:), say who "
                         "may do what ([[access]]), listen on 127.0.0.1, or set insecure = true; see docs/security.md"
                     )
-            self._log.info("{service} listens on {address}", service=name, address=_address(port))
+            self._log.info("{service} listens on {address}", service=name, address=address_text(port.getHost()))
 
         def refused(failure: Failure) -> None:
             failure.trap(CannotListenError, OSError)
@@ -278,15 +278,3 @@ def _reason(failure: Failure) -> str:
     error = failure.value
     cause = error.socketError if isinstance(error, CannotListenError) else error
     return str(cause.strerror) if isinstance(cause, OSError) and cause.strerror else str(cause)
-
-
-def _address(port: IListeningPort) -> str:
-    """Where a port listens, as a peer would write it: port 0 has become a real one by now."""
-    host = port.getHost()
-    if isinstance(host, IPv4Address):
-        return f"{host.host}:{host.port}"
-    if isinstance(host, IPv6Address):
-        return f"[{host.host}]:{host.port}"
-    if isinstance(host, UNIXAddress) and host.name is not None:
-        return os.fsdecode(host.name)
-    return str(host)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.metrics import COMMIT_SECONDS, Durations, quantile, word_for
+from streamd.metrics import COMMIT_SECONDS, Durations, quantile, reason_of
 from streamd.store import NoSuchSegment, RecordsTruncated, StoreError, StoreReadOnly
 
 
@@ -51,7 +51,7 @@ class DurationsTests(SynchronousTestCase):
 class WordTests(SynchronousTestCase):
     def test_words(self) -> None:
         """Each error of the store is one word."""
-        self.assertEqual(word_for(NoSuchSegment("x")), "no_such_segment")
-        self.assertEqual(word_for(StoreReadOnly("x")), "store_read_only")
-        self.assertEqual(word_for(RecordsTruncated(1, 2)), "records_truncated")
-        self.assertEqual(word_for(StoreError("x")), "store_error")
+        self.assertEqual(reason_of(NoSuchSegment("x")), "no_such_segment")
+        self.assertEqual(reason_of(StoreReadOnly("x")), "store_read_only")
+        self.assertEqual(reason_of(RecordsTruncated(1, 2)), "records_truncated")
+        self.assertEqual(reason_of(StoreError("x")), "store_error")

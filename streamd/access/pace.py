@@ -31,13 +31,15 @@ class Bucket:
 class Pace:
     """The two buckets of a rule, or of a connection: messages and bytes. A rate of 0 is no limit."""
 
-    __slots__ = ("_bytes", "_messages")
+    __slots__ = ("_bytes", "_messages", "_reasons")
 
-    def __init__(self, messages_per_second: float, bytes_per_second: float, now: float) -> None:
+    def __init__(self, messages_per_second: float, bytes_per_second: float, now: float, *, of: str = "") -> None:
+        self._reasons = (f"{of}messages_per_second", f"{of}bytes_per_second")
         self._messages = Bucket(messages_per_second, now) if messages_per_second else None
         self._bytes = Bucket(bytes_per_second, now) if bytes_per_second else None
 
-    def take(self, messages: int, size: int, now: float) -> float:
-        """Take what was done: how many seconds the next request has to wait."""
-        wait = 0.0 if self._messages is None else self._messages.take(messages, now)
-        return wait if self._bytes is None else max(wait, self._bytes.take(size, now))
+    def take(self, messages: int, size: int, now: float) -> tuple[float, str]:
+        """Take what was done: how many seconds the next request has to wait, and for which of the rates."""
+        for_messages = 0.0 if self._messages is None else self._messages.take(messages, now)
+        for_bytes = 0.0 if self._bytes is None else self._bytes.take(size, now)
+        return (for_bytes, self._reasons[1]) if for_bytes > for_messages else (for_messages, self._reasons[0])

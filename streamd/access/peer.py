@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from ipaddress import IPv4Address, IPv6Address
 from struct import Struct
 from typing import Any, Final
 
 from cryptography import x509
+from twisted.internet.address import IPv4Address as TcpAddress4
+from twisted.internet.address import IPv6Address as TcpAddress6
+from twisted.internet.address import UNIXAddress
 from twisted.protocols.policies import ProtocolWrapper
 
 from streamd.access.who import Peer, plain_address
@@ -18,6 +22,23 @@ assert _CREDENTIALS.size == 12
 
 # Kinds of names in a certificate that stand for a person or a program.
 _NAMES: Final = (x509.DNSName, x509.RFC822Name, x509.UniformResourceIdentifier)
+
+
+def address_text(address: Any) -> str:
+    """An address as a person would write it."""
+    if isinstance(address, TcpAddress4):
+        return f"{address.host}:{address.port}"
+    if isinstance(address, TcpAddress6):
+        return f"[{address.host}]:{address.port}"
+    if isinstance(address, UNIXAddress):
+        return os.fsdecode(address.name) if address.name else "a unix socket"
+    return str(address)
+
+
+def peer_text(transport: Any) -> str:
+    """Who is at the other end, for the log: an address, or the user behind a unix socket."""
+    user = _socket_user(transport)
+    return address_text(transport.getPeer()) if user is None else f"user {user} on a unix socket"
 
 
 def peer_of(transport: Any) -> Peer:

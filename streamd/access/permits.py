@@ -200,6 +200,11 @@ class Access:
         """Whether there are rules."""
         return bool(self._rules)
 
+    @property
+    def stated(self) -> list[AccessRule]:
+        """The rules as they were written."""
+        return [each.stated for each in self._rules]
+
     def permits(self, peer: Callable[[], Peer]) -> Permits:
         """What a peer may do. Who it is is asked only where there are rules."""
         if not self._rules:

@@ -35,8 +35,23 @@ _WHAT_NEXT: Final = {
     "BadName": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
     "ReadOnly": "the daemon takes no writes now: its disk is full, or it is stopping. Free some room",
     "IOError": "the daemon could not do it: its log says why",
+    "NotAllowed": "the daemon's rules of access do not let you do that: ask who runs it",
     "ReadFailed": "the daemon can't read it: its log says why, 'streamctl verify' finds all that is damaged",
 }
+
+# What Python's ssl says, in part, and what to do. The first that fits counts.
+_TLS_WHAT_NEXT: Final = (
+    ("CERTIFICATE_REQUIRED", "it wants to see a certificate: give --cert"),
+    ("CERTIFICATE_REVOKED", "your certificate was revoked: get another one"),
+    ("CERTIFICATE_EXPIRED", "your certificate has run out, or its list of revoked ones has: its log says which"),
+    ("ALERT_UNKNOWN_CA", "it does not trust who issued your certificate: is --cert the one for this daemon?"),
+    ("mismatch", "its certificate is for another name: give an address that the certificate has"),
+    ("certificate has expired", "its certificate has run out: tell who runs it"),
+    ("CERTIFICATE_VERIFY_FAILED", "you do not trust who issued its certificate: give that authority as --ca"),
+    ("WRONG_VERSION_NUMBER", "it does not speak TLS there: leave out --tls, --ca and --cert, or give another address"),
+    ("HANDSHAKE_FAILURE", "you and it could not agree: does it want to see a certificate (--cert)? Its log says why"),
+    ("SSL", "its log says why"),
+)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +66,8 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tls", action="store_true", help="speak TLS to both")
     parser.add_argument("--ca", metavar="FILE", help="speak TLS, and trust the certificates in this file alone")
+    parser.add_argument("--cert", metavar="FILE", help="speak TLS, and show the certificate in this file")
+    parser.add_argument("--key", metavar="FILE", help="the key to it (default: in the same file)")
 
 
 def server_address(options: argparse.Namespace) -> str:
@@ -76,19 +93,38 @@ def _checked(option: str, address: str) -> str:
 
 
 def _settings(options: argparse.Namespace) -> Options:
-    if not options.tls and options.ca is None:
+    if options.key is not None and options.cert is None:
+        raise CommandError("--key is for a certificate: give that as --cert", USAGE)
+    if not options.tls and options.ca is None and options.cert is None:
         return {}
     try:
-        return {"ssl_context": ssl.create_default_context(cafile=options.ca)}
+        context = ssl.create_default_context(cafile=options.ca)
     except OSError as error:
         raise CommandError(f"--ca {options.ca}: {error.strerror or error}", USAGE)
+    if options.cert is not None:
+        try:
+            # Who has a key with a password is not asked for it: a command may have nobody to ask.
+            context.load_cert_chain(options.cert, options.key, password=_no_password)
+        except ssl.SSLError:
+            where = f"in {options.key}" if options.key is not None else "in the same file (else give --key)"
+            raise CommandError(
+                f"--cert {options.cert}: expected a certificate in it, and its key {where}, as PEM", USAGE
+            )
+        except OSError as error:
+            files = " or ".join(each for each in (options.cert, options.key) if each is not None)
+            raise CommandError(f"--cert, --key: {files}: {error.strerror}", USAGE)
+    return {"ssl_context": context}
+
+
+def _no_password() -> str:
+    raise CommandError("--key: the key has a password: give one without ('openssl pkey' takes it off)", USAGE)
 
 
 @contextmanager
 def storage(options: argparse.Namespace) -> Iterator[StorageClient]:
     """The daemon's segments and records."""
     address, settings = server_address(options), _settings(options)
-    with answered(address), StorageClient(address, **settings) as client:
+    with answered(address, settings), StorageClient(address, **settings) as client:
         yield client
 
 
@@ -96,7 +132,7 @@ def storage(options: argparse.Namespace) -> Iterator[StorageClient]:
 def sesp(options: argparse.Namespace) -> Iterator[SespClient]:
     """The daemon's topics, as its administrator sees them."""
     address, settings = sesp_address(options), _settings(options)
-    with answered(address), SespClient(address, **settings) as client:
+    with answered(address, settings), SespClient(address, **settings) as client:
         yield client
 
 
@@ -104,12 +140,21 @@ def sesp(options: argparse.Namespace) -> Iterator[SespClient]:
 def pravega(options: argparse.Namespace) -> Iterator[PravegaClient]:
     """Who writes events, each once."""
     address, settings = server_address(options), _settings(options)
-    with answered(address), PravegaClient(address, **settings) as client:
+    with answered(address, settings), PravegaClient(address, **settings) as client:
         yield client
 
 
+def _how_to_connect(error: str, settings: Options) -> str:
+    if "ssl_context" in settings:
+        for said, hint in _TLS_WHAT_NEXT:
+            if said in error:
+                return hint[0].upper() + hint[1:]
+    hint = "Is the daemon running, and is this its address? 'listens on' in its log tells"
+    return hint if "ssl_context" in settings else f"{hint}. Or does it speak TLS there (--ca)?"
+
+
 @contextmanager
-def answered(address: str) -> Iterator[None]:
+def answered(address: str, settings: Options) -> Iterator[None]:
     """What a daemon refuses, or the want of one, becomes one line with what to do next."""
     try:
         yield
@@ -123,12 +168,10 @@ def answered(address: str) -> Iterator[None]:
             UNAVAILABLE,
         )
     except Timeout as error:
-        raise CommandError(f"{error}: is it very busy, or stopped?", UNAVAILABLE)
+        more = ", or does it not speak TLS there" if "ssl_context" in settings else ""
+        raise CommandError(f"{error}: is it very busy, or stopped{more}?", UNAVAILABLE)
     except ConnectionLost as error:
-        raise CommandError(
-            f"{error}. Is the daemon running, and is this its address? 'listens on' in its log tells",
-            UNAVAILABLE,
-        )
+        raise CommandError(f"{error}. {_how_to_connect(str(error), settings)}", UNAVAILABLE)
     except ClientError as error:
         raise CommandError(str(error))
     except ValueError as error:

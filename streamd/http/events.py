@@ -24,7 +24,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
 
 from streamd.access.permits import NotAllowed, Permits
-from streamd.http.guard import Channel, Guard, refuse
+from streamd.http.guard import NAME, Channel, Guard, refuse
 from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
 from streamd.http.views import BadQuestion, Overview, SegmentView, number_of, query_of
@@ -153,6 +153,7 @@ class Events(Resource):
     def render_GET(self, request: Guard) -> bytes | int:
         """Begin a stream, or say why not."""
         if len(self._streams) >= self._streams_max:
+            self._core.load.traffic_of(NAME).requests_refused["streams"] += 1
             return refuse(request, SERVICE_UNAVAILABLE, "too many pages are open, see http.streams_max")
         try:
             view = self._view(_arguments(request))

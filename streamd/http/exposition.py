@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -31,6 +32,7 @@ from streamd.http.health import reason_not_ready, respond
 from streamd.http.survey import Groups, Survey
 from streamd.interfaces import Core
 from streamd.metrics import CompactionCounts, RetentionCounts, Traffic
+from streamd.settings import AccessRule, Limits
 from streamd.store.pipeline import UNFOLDED_ENTRIES_MAX
 from streamd.store.usage import Usage
 
@@ -62,8 +64,11 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
     ("hidden_segments", "Hidden segments.", lambda seen: len(seen.core.store.hidden_segments())),
     ("pending_bytes", "Bytes that wait for their commit.", lambda seen: seen.core.store.pending_bytes),
     ("held_bytes", "Bytes buffered for all connections.", lambda seen: seen.core.load.held_bytes),
-    ("held_limit_bytes", "limits.buffered_bytes_max.", lambda seen: seen.core.limits.buffered_bytes_max),
-    ("connections_limit", "limits.connections_max.", lambda seen: seen.core.limits.connections_max),
+    (
+        "address_connections_worst",
+        "Connections from the address that has most.",
+        lambda seen: seen.core.load.address_connections,
+    ),
     ("journal_files", "Journal files.", lambda seen: seen.usage.journal_files),
     ("journal_bytes", "Bytes allocated for journal files.", lambda seen: seen.usage.journal_bytes),
     ("pack_files", "Packs.", lambda seen: seen.usage.pack_files),
@@ -93,7 +98,6 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
     ("commit_bytes", "Bytes of commits on disk.", lambda seen: seen.core.store.counted.bytes),
     ("commit_entries", "Entries of commits on disk.", lambda seen: seen.core.store.counted.entries),
     ("writer_waits", "Times that writers began to wait for the compactor.", lambda s: s.core.store.counted.waits),
-    ("connections_slowed", "Times that a connection had to wait for its rate.", lambda seen: seen.core.load.slowed),
     ("folds", "Folds of journal files into a pack.", lambda seen: seen.compaction.folds),
     ("fold_bytes", "Bytes of packs that folds wrote.", lambda seen: seen.compaction.pack_bytes),
     ("merges", "Merges of packs.", lambda seen: seen.compaction.merges),
@@ -116,11 +120,20 @@ _BY_PROTOCOL: Final[tuple[tuple[str, str, Callable[[Traffic], float]], ...]] = (
     ("read_bytes", "Bytes told of them.", lambda traffic: traffic.read_bytes),
 )
 
-# With the reason that an alert waits for: a counter that is not there before it is 1 never rises to it.
-_BY_REASON: Final[tuple[tuple[str, str, str, Callable[[Traffic], Counter[str]]], ...]] = (
-    ("requests_refused", "Requests that the store refused.", "read_failed", lambda traffic: traffic.refused),
-    ("connections_cut_off", "Connections that the daemon ended.", "failed", lambda traffic: traffic.cut_off),
+_BY_REASON: Final[tuple[tuple[str, str, Callable[[Traffic], Counter[str]]], ...]] = (
+    ("connections_refused", "Connections closed as soon as they came.", lambda traffic: traffic.connections_refused),
+    ("connections_cut_off", "Connections that the daemon ended.", lambda traffic: traffic.connections_cut_off),
+    (
+        "connections_slowed",
+        "Times that a connection was not read for a while, by its limit.",
+        lambda traffic: traffic.connections_slowed,
+    ),
+    ("requests_refused", "Requests that were refused.", lambda traffic: traffic.requests_refused),
 )
+
+# Every limit of the file under its own name: what is new there is told here.
+_LIMITS: Final = tuple((each.name, each.metadata["doc"]) for each in fields(Limits))
+_RULE_LIMITS: Final = tuple((each.name, each.metadata["doc"]) for each in fields(AccessRule) if each.default == 0)
 
 
 def families(seen: Seen) -> Iterator[Metric]:
@@ -131,12 +144,20 @@ def families(seen: Seen) -> Iterator[Metric]:
         yield GaugeMetricFamily(f"streamd_{name}", text, value=float(value(seen)))
     for name, text, value in _COUNTERS:
         yield CounterMetricFamily(f"streamd_{name}", text, value=float(value(seen)))
-    refusals = CounterMetricFamily("streamd_refusals", "Connections and requests refused.", labels=["reason"])
-    for reason, times in seen.core.load.refusals.items():
-        refusals.add_metric([reason], times)
-    yield refusals
+    yield from _limits(seen.core)
     yield from _commits(seen.core)
     yield from _traffic(seen.core.load.traffic)
+
+
+def _limits(core: Core) -> Iterator[Metric]:
+    for name, text in _LIMITS:
+        yield GaugeMetricFamily(f"streamd_limits_{name}", f"{text}.", value=getattr(core.limits, name))
+    for name, text in _RULE_LIMITS:
+        family = GaugeMetricFamily(f"streamd_access_{name}", f"{text}.", labels=["rule", "who"])
+        for number, rule in enumerate(core.access.stated, 1):
+            if value := getattr(rule, name):
+                family.add_metric([str(number), rule.who], value)
+        yield family
 
 
 def _commits(core: Core) -> Iterator[Metric]:
@@ -165,10 +186,10 @@ def _traffic(traffic: dict[str, Traffic]) -> Iterator[Metric]:
         for protocol, each in traffic.items():
             family.add_metric([protocol], value(each))
         yield family
-    for name, text, awaited, counts in _BY_REASON:
+    for name, text, counts in _BY_REASON:
         family = CounterMetricFamily(f"streamd_{name}", text, labels=["protocol", "reason"])
         for protocol, each in traffic.items():
-            for reason, count in {awaited: 0, **counts(each)}.items():
+            for reason, count in counts(each).items():
                 family.add_metric([protocol, reason], count)
         yield family
 

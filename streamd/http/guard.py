@@ -21,11 +21,13 @@ from streamd.access.peer import peer_of
 from streamd.access.permits import ANY, NotAllowed, Permits
 from streamd.http.health import TEXT
 from streamd.interfaces import Core
-from streamd.metrics import word_for
 from streamd.protocols.permitted import Permitted
 
 if TYPE_CHECKING:
     from streamd.http.site import HttpSite
+
+NAME: Final = "http"
+"""The word for it in logs, metrics and settings."""
 
 _MISDIRECTED: Final = 421
 
@@ -165,7 +167,6 @@ class Channel(Permitted, HTTPChannel):
     def explain(self, error: NotAllowed) -> str:
         """Count what the rules refuse, and say in a sentence how that could change."""
         self.note(error)
-        self.site.traffic.refused[word_for(error)] += 1
         called = " or ".join(f'"{each}"' for each in peer_of(self.transport).called())
         whom = f" with {called} as who" if called else ""
         return f"{error}: ask whoever runs streamd for a rule{whom}, see [[access]] in streamd.toml"

@@ -19,15 +19,13 @@ from streamd.access.permits import NotAllowed
 from streamd.config import fill
 from streamd.http.events import Events
 from streamd.http.exposition import Metrics
-from streamd.http.guard import Channel, Guard, allow_something, refuse
+from streamd.http.guard import NAME, Channel, Guard, allow_something, refuse
 from streamd.http.health import Healthz, Readyz
 from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
 from streamd.interfaces import Core
 from streamd.protocols.gathering import Gathering
 from streamd.settings import setting
-
-NAME: Final = "http"
 
 # A connection on which nothing is asked for so long is closed.
 _IDLE_SECONDS_MAX: Final = 60.0
@@ -139,6 +137,7 @@ class HttpSite(Gathering[Channel], Site):
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """A connection, unless there are too many."""
         if len(self.connections) >= self._settings.connections_max:
+            self.traffic.connections_refused["connections"] += 1
             self._log.warn("{peer} refused: there are too many connections to the dashboard", peer=str(addr))
             return None
         return super().buildProtocol(addr)

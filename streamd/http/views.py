@@ -10,7 +10,7 @@ from typing import Any, Final
 from streamd import __version__
 from streamd.access.permits import READ, VISIBLE, NotAllowed, Permits
 from streamd.http import records
-from streamd.http.guard import allow_something
+from streamd.http.guard import NAME, allow_something
 from streamd.http.health import reason_not_ready
 from streamd.http.sampling import Sampler
 from streamd.http.survey import SORTS, Found, Groups, Query, Survey, lags_of
@@ -149,7 +149,7 @@ class SegmentView:
         self._place = None
         if not self._withheld:
             self._withheld = True
-            self._core.load.refuse(NotAllowed.reason)
+            self._core.load.traffic_of(NAME).requests_refused[NotAllowed.reason] += 1
 
     def _described(self, segment: Segment) -> dict[str, Any]:
         retention = self._core.store.retention
@@ -201,8 +201,8 @@ def _protocols(core: Core) -> list[dict[str, Any]]:
             "appended_bytes": traffic.appended_bytes,
             "read_records": traffic.read_records,
             "read_bytes": traffic.read_bytes,
-            "refused": traffic.refused.total(),
-            "cut_off": traffic.cut_off.total(),
+            "refused": traffic.requests_refused.total() + traffic.connections_refused.total(),
+            "cut_off": traffic.connections_cut_off.total(),
         }
         for name, traffic in sorted(core.load.traffic.items())
     ]

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 
+from streamd.access.peer import address_text
 from streamd.interfaces import Core
 from streamd.metrics import Traffic
 from streamd.protocols.base import StreamProtocol
@@ -29,10 +30,13 @@ class StreamFactory(Gathering[StreamProtocol], Factory, metaclass=ABCMeta):
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         address = getattr(addr, "host", None)
-        if not self.core.load.admit(address):
-            whose = "" if self.core.load.is_full else " from its address"
+        reason = self.core.load.admit(address)
+        if reason is not None:
+            self.refused(reason)
             StreamProtocol.log.warn(
-                "{peer} refused: there are too many connections{whose}", peer=str(addr), whose=whose
+                "{peer} is refused: there are as many connections as limits.{limit} allows",
+                peer=address_text(addr),
+                limit=f"{reason}_max",
             )
             return None
         protocol = self.build()
@@ -40,6 +44,13 @@ class StreamFactory(Gathering[StreamProtocol], Factory, metaclass=ABCMeta):
         protocol.address = address
         self.traffic = self.core.load.traffic_of(protocol.name)
         return protocol
+
+    def refused(self, reason: str) -> None:
+        """Somebody was closed as soon as it came."""
+        if not self.traffic.connected:
+            # Nobody has come yet who would know which protocol this is.
+            self.traffic = self.core.load.traffic_of(self.build().name)
+        self.traffic.connections_refused[reason] += 1
 
     def left(self, connection: StreamProtocol) -> None:
         """A connection is gone, and leaves room for another."""

@@ -18,7 +18,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from streamd.access.permits import CREATE, READ, WRITE, NotAllowed, TooManyTopics, TopicFull
-from streamd.batch import Batch
 from streamd.groups import Groups, Member
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
@@ -26,7 +25,7 @@ from streamd.protocols.factory import StreamFactory
 from streamd.protocols.fujin_ping import Pinger
 from streamd.protocols.fujin_reader import Reader
 from streamd.protocols.fujin_settings import FujinSettings, configure
-from streamd.protocols.fujin_transaction import Transaction, TransactionFailed
+from streamd.protocols.fujin_transaction import Transaction, TransactionFailed, TransactionTooLarge
 from streamd.quic.certificate import CertificateError, self_signed
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.quic.interfaces import IQuicConnection, IQuicFactory, IQuicStream
@@ -60,7 +59,11 @@ _ERRORS: Final[dict[type[StoreError], tuple[Code, str]]] = {
     TopicFull: (Code.NOT_ALLOWED, "{error} holds as much as you may fill it with"),
     TooManyTopics: (Code.NOT_ALLOWED, "there are as many topics as you may make"),
     TransactionFailed: (Code.TRANSACTION_FAILED, "{error}; it can only be rolled back"),
+    TransactionTooLarge: (Code.TRANSACTION_FAILED, "{error}; it can only be rolled back"),
 }
+
+# What a client should have known; other codes tell of what an answer has no room for.
+_BREACHES: Final = (Code.IN_TRANSACTION, Code.NO_TRANSACTION)
 
 
 def error_of(error: StoreError) -> tuple[Code, str]:
@@ -109,6 +112,7 @@ class FujinProtocol(StreamProtocol):
 
     def close_with(self, code: Code, why: str) -> None:
         """Close the stream with a code, when what came before was answered."""
+        self.count_cut_off("broken" if code in _BREACHES else "unanswerable")
         self.log.warn("a stream of {peer} is closed: {reason}", peer=self.peer, reason=why, code=code.name)
         self._code = code
         self.finish()
@@ -121,7 +125,6 @@ class FujinProtocol(StreamProtocol):
     def _write(self, request: fujin.Write) -> Reply:
         reply = replies.answers(replies.Reply.WRITTEN, request.ids)
         if self._transaction is not None:
-            self._check_target(request.topic, request.batch)
             accepted = self._transaction.write(request.topic, request.batch)
             return reply if accepted is None else (accepted, reply)
         stored = self.promise(reply, request.batch)
@@ -130,8 +133,8 @@ class FujinProtocol(StreamProtocol):
         self.core.store.append_for(stored, segment, request.batch)
         return stored
 
-    def _check_target(self, topic: str, batch: Batch) -> None:
-        """Refuse now what could not be committed."""
+    def _check_target(self, topic: str, size: int) -> None:
+        """Refuse what could not be committed: so many bytes more for a topic."""
         self.allow(WRITE, topic)
         segment = self.core.store.find_claimed(topic)
         if segment is None:
@@ -139,10 +142,11 @@ class FujinProtocol(StreamProtocol):
             if not self._settings.auto_create:
                 raise NoSuchSegment(topic)
             self.allow(CREATE, topic)
+            self.allow_fill(topic, size)
         elif segment.claimed_sealed:
             raise SegmentSealed(topic)
         else:
-            self.allow_write(segment, batch.size)
+            self.allow_write(segment, size)
 
     def _target(self, topic: str) -> Segment:
         """The segment of a topic, made where it is not there. It can be appended to before it is on disk."""
@@ -164,7 +168,9 @@ class FujinProtocol(StreamProtocol):
         if self._transaction is not None:
             self.close_with(Code.IN_TRANSACTION, "BEGIN inside a transaction")
             return None
-        self._transaction = Transaction(self.core, self._settings.transaction_bytes_max, self._target)
+        self._transaction = Transaction(
+            self.core, self._settings.transaction_bytes_max, self._check_target, self._target
+        )
         return replies.transaction(replies.Reply.BEGUN, request.ids)
 
     def _commit(self, request: fujin.Commit) -> Reply:
@@ -176,8 +182,12 @@ class FujinProtocol(StreamProtocol):
         if committed is None:
             self._end_transaction(rolled_back=False)
             return reply
+        return committed.addCallback(self._committed, self._transaction), reply
 
-        return committed.addCallback(lambda _: self._end_transaction(rolled_back=False)), reply
+    def _committed(self, _: object, transaction: Transaction) -> None:
+        # The stream may be gone by now, and with it what it knows of the transaction.
+        self.traffic.published(transaction.records, transaction.payload_bytes)
+        self._end_transaction(rolled_back=False)
 
     def _rollback(self, request: fujin.Rollback) -> Reply:
         if self._transaction is None:
@@ -341,6 +351,10 @@ class FujinFactory(StreamFactory):
         """A client is there: see that it stays."""
         pinger = self._pingers[connection] = Pinger(self.core.clock, self._settings, connection)
         pinger.start()
+
+    def connectionRefused(self, limit: str) -> None:
+        """There are as many as the endpoint takes."""
+        self.refused(f"quic_{limit}")
 
     def connectionClosed(self, connection: IQuicConnection, reason: Failure) -> None:
         """It is gone, and its streams with it."""

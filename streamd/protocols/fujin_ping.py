@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 
+from streamd.access.peer import address_text
 from streamd.quic.interfaces import IQuicConnection, TooManyStreams
 from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin_replies import Code
@@ -74,7 +75,7 @@ class Pinger:
         self._late = None
         self._log.warn(
             "{peer} did not answer a ping for {seconds} s",
-            peer=str(self._connection.getPeer()),
+            peer=address_text(self._connection.getPeer()),
             seconds=self._settings.pong_seconds_max,
         )
         self.stop()

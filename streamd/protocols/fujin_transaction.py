@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 
 from streamd.batch import Batch
 from streamd.store import Append, Segment, StoreError
+from streamd.store.frame import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,12 @@ _MEMORY_BYTES: Final = 256 << 10
 
 class TransactionFailed(StoreError):
     """A transaction that can only be rolled back."""
+
+
+class TransactionTooLarge(TransactionFailed):
+    """A message would have taken it over its limit."""
+
+    reason = "transaction_bytes"
 
 
 class Hidden:
@@ -75,13 +82,26 @@ class Hidden:
 
 
 class Transaction:
-    """What one writer has written since BEGIN. `target` finds the segment of a topic, and makes it where it may."""
+    """What one writer has written since BEGIN.
 
-    def __init__(self, core: Core, bytes_max: int, target: Callable[[str], Segment]) -> None:
+    :param check: raises a StoreError where a topic can't take so many bytes more.
+    :param target: finds the segment of a topic, and makes it where it may.
+    """
+
+    def __init__(
+        self, core: Core, bytes_max: int, check: Callable[[str, int], None], target: Callable[[str], Segment]
+    ) -> None:
         self._core = core
         self._bytes_max = bytes_max
+        self._check = check
         self._target = target
         self._bytes = 0
+        self._taken: dict[str, int] = {}
+        """What its messages take of each topic's segment."""
+        self._asked: dict[str, int] = {}
+        """How much room each topic was asked for when the last of them came."""
+        self.records = 0
+        self.payload_bytes = 0
         self._kept_bytes = 0
         self._kept: dict[str, list[Batch]] = {}
         self._hidden: dict[str, Hidden] = {}
@@ -89,13 +109,19 @@ class Transaction:
 
     def write(self, topic: str, batch: Batch) -> Deferred[Any] | None:
         """Take messages up: None where that is done, else when it is. A StoreError, and they are not part of it."""
+        taken = self._taken.get(topic, 0)
+        self._check(topic, taken + batch.size)
         if self._failed is not None:
             raise TransactionFailed(self._failed)
         size = batch.size + 4 * batch.count
         if self._bytes + size > self._bytes_max:
             self._failed = f"the transaction is over the limit of {self._bytes_max} bytes"
-            raise TransactionFailed(self._failed)
+            raise TransactionTooLarge(self._failed)
         self._bytes += size
+        self._asked[topic] = taken + batch.size
+        self._taken[topic] = taken + batch.size + EVENT_HEADER_BYTES * batch.count
+        self.records += batch.count
+        self.payload_bytes += batch.size
         if self._hidden:
             return self._write_hidden(topic, batch)
         self._kept.setdefault(topic, []).append(batch)
@@ -139,6 +165,9 @@ class Transaction:
         """Make it visible; None where there is nothing. Fails with a StoreError, and then nothing is."""
         if self._failed is not None:
             raise TransactionFailed(self._failed)
+        # All of them before the first is made: what is refused leaves no trace. Others may have filled them meanwhile.
+        for topic, size in self._asked.items():
+            self._check(topic, size)
         if self._hidden:
             parts = []
             for topic, hidden in self._hidden.items():

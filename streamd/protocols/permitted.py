@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from twisted.logger import Logger
 
 from streamd.access.pace import Pace
-from streamd.access.peer import peer_of
+from streamd.access.peer import peer_of, peer_text
 from streamd.access.permits import CREATE, STALE, WRITE, NotAllowed, Permits, TooManyTopics, TopicFull
 from streamd.interfaces import Core
+from streamd.metrics import Traffic, reason_of
 from streamd.store import Segment, StoreError
+
+if TYPE_CHECKING:
+    from streamd.protocols.factory import StreamFactory
 
 
 class Permitted:
@@ -21,9 +25,12 @@ class Permitted:
     rules. What is refused is a StoreError like others, so that the protocol answers it in its own words.
     """
 
+    name: ClassVar[str] = "stream"
+    """The word for the protocol, in logs and metrics."""
     log: ClassVar[Logger] = Logger()
     # Each of our transports is a producer and a consumer too, which ITransport does not say.
     transport: Any
+    factory: StreamFactory
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -33,7 +40,12 @@ class Permitted:
     @property
     def peer(self) -> str:
         """The other end, for the log."""
-        return str(self.transport.getPeer())
+        return peer_text(self.transport)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What is counted of this protocol. It is the factory's: one attribute more would make all others slower."""
+        return self.factory.traffic
 
     @property
     def permits(self) -> Permits:
@@ -48,12 +60,15 @@ class Permitted:
 
     def allow_write(self, segment: Segment, size: int) -> None:
         """Raise NotAllowed unless the peer may append so many bytes."""
-        if self._permits.is_open:
-            return
-        self.allow(WRITE, segment.name)
-        bytes_max = self._permits.topic_bytes_max(segment.name)
-        if bytes_max and segment.next_offset - segment.first_offset + size > bytes_max:
-            raise TopicFull(segment.name)
+        if not self._permits.is_open:
+            self.allow_fill(segment.name, segment.next_offset - segment.first_offset + size)
+
+    def allow_fill(self, name: str, size: int) -> None:
+        """Raise NotAllowed unless the peer may append to a topic of that name, and fill it with so many bytes."""
+        self.allow(WRITE, name)
+        bytes_max = self._permits.topic_bytes_max(name)
+        if bytes_max and size > bytes_max:
+            raise TopicFull(name)
 
     def allow_create(self, name: str) -> None:
         """Raise NotAllowed unless the peer may make a topic of that name, and one more."""
@@ -62,10 +77,19 @@ class Permitted:
             raise TooManyTopics(name)
 
     def note(self, error: StoreError) -> None:
-        """Count what the rules refuse. It is logged only where somebody looks for it: a peer can do this all day."""
-        if isinstance(error, NotAllowed):
-            self.core.load.refuse(error.reason)
-            self.log.debug("{peer} may not: {topic}, {reason}", peer=self.peer, topic=str(error), reason=error.reason)
+        """Count what is refused. What a rule refuses is a line at debug alone: a peer can do this all day."""
+        reason = reason_of(error)
+        self.traffic.requests_refused[reason] += 1
+        if hasattr(error, "reason"):
+            self.log.debug("{peer} may not: {topic}, {reason}", peer=self.peer, topic=str(error), reason=reason)
+
+    def count_invalid(self) -> None:
+        """Count a request that the protocol itself has no answer to but an error."""
+        self.traffic.requests_refused["invalid"] += 1
+
+    def count_cut_off(self, reason: str) -> None:
+        """Count that it was us who ended the connection."""
+        self.traffic.connections_cut_off[reason] += 1
 
     def identify(self) -> Permits:
         """Look up what the peer may do, and how fast. Before the first bytes of TLS nobody knows who it is."""
@@ -74,13 +98,13 @@ class Permitted:
         self._paces = self._permits.paces
         rates = (limits.connection_messages_per_second_max, limits.connection_bytes_per_second_max)
         if any(rates):
-            self._paces += (Pace(*rates, self.core.clock.seconds()),)
+            self._paces += (Pace(*rates, self.core.clock.seconds(), of="connection_"),)
         return self._permits
 
     def pay(self, messages: int, size: int) -> float:
         """Charge all rates that count for this connection: how many seconds it has to wait."""
         now = self.core.clock.seconds()
-        wait = max([pace.take(messages, size, now) for pace in self._paces], default=0.0)
+        wait, reason = max([pace.take(messages, size, now) for pace in self._paces], default=(0.0, ""))
         if wait:
-            self.core.load.slowed += 1
+            self.traffic.connections_slowed[reason] += 1
         return wait

@@ -80,7 +80,7 @@ class SespProtocol(StreamProtocol):
 
     def _publish(self, request: sesp.Publish) -> Reply:
         if self._topic is None:
-            return error_line("NoTopicSelected") * request.count
+            return self._invalid("NoTopicSelected", request.count)
         self.allow_write(self._topic, request.batch.size)
         stored = self.promise(OK * request.count, request.batch)
         self.core.store.append_for(stored, self._topic, request.batch)
@@ -88,7 +88,7 @@ class SespProtocol(StreamProtocol):
 
     def _read(self, request: sesp.Read) -> Reply:
         if self._topic is None:
-            return error_line("NoTopicSelected") * request.count
+            return self._invalid("NoTopicSelected", request.count)
         self.allow(READ, self._topic.name)
         runs = self.core.store.read(
             self._topic, self._offset, bytes_max=self.reply_bytes_max, records_max=min(request.count, _RECORDS_AT_ONCE)
@@ -108,7 +108,7 @@ class SespProtocol(StreamProtocol):
 
     def _seek(self, request: sesp.Seek) -> Reply:
         if request.offset < 0:
-            return error_line("ReadOffsetCanNotBeNegative")
+            return self._invalid("ReadOffsetCanNotBeNegative")
         self._offset = request.offset
         return OK
 
@@ -116,7 +116,7 @@ class SespProtocol(StreamProtocol):
 
     def _select(self, request: sesp.Select) -> Reply:
         if self._topic is not None:
-            return error_line("TopicAlreadySelected")
+            return self._invalid("TopicAlreadySelected")
         self.allow(VISIBLE, request.name)
         self._topic = self._find(request.name)
         return OK
@@ -139,9 +139,9 @@ class SespProtocol(StreamProtocol):
 
     def _truncate(self, request: sesp.Truncate) -> Reply:
         if self._topic is None:
-            return error_line("NoTopicSelected")
+            return self._invalid("NoTopicSelected")
         if request.offset < 0:
-            return error_line("ReadOffsetCanNotBeNegative")
+            return self._invalid("ReadOffsetCanNotBeNegative")
         self.allow(ADMIN, self._topic.name)
         return self.core.store.truncate(self._topic, request.offset), OK
 
@@ -196,7 +196,11 @@ class SespProtocol(StreamProtocol):
         )
 
     def _refuse(self, request: sesp.Refused) -> Reply:
-        return error_line(request.error)
+        return self._invalid(request.error)
+
+    def _invalid(self, error: str, count: int = 1) -> bytes:
+        self.count_invalid()
+        return error_line(error) * count
 
 
 def describe(segment: Segment, rule: RetentionRule | None, groups: Groups) -> dict[str, object]:

@@ -21,7 +21,7 @@ from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
 from streamd.store import BadName, NoSuchSegment, Run, Segment, SegmentExists, StoreError
 from streamd.store.names import check_name
-from streamd.wire import WireError, smq
+from streamd.wire import TooLarge, WireError, smq
 
 GROUP: Final = "smq"
 """The reader group that a queue is."""
@@ -113,7 +113,7 @@ class SmqProtocol(StreamProtocol):
         return smq.REFUSED * request.messages
 
     def broken(self, error: WireError) -> bytes | None:
-        return smq.REFUSED if isinstance(error, smq.TooLarge) else None
+        return smq.REFUSED if isinstance(error, TooLarge) else None
 
     def _push(self, request: smq.Push) -> Reply:
         reply = smq.PUSHED * request.messages
@@ -131,6 +131,7 @@ class SmqProtocol(StreamProtocol):
         return self.core.store.append(segment, request.batch, tag=request.tag)
 
     def _refuse(self, request: smq.BadPush) -> Reply:
+        self.count_invalid()
         return smq.REFUSED * request.messages
 
     def _pull(self, request: smq.Pull) -> Reply:

@@ -30,9 +30,10 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
+from streamd.store.frame import EVENT_HEADER_BYTES
 from streamd.store.pack import BLOCK_BYTES
 from streamd.store.segment import info
-from streamd.wire import storage
+from streamd.wire import TooLarge, storage
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.pravega import in_parts
 from streamd.wire.storage import RECORDS_MAX, SPLIT_MAX, By, Code, Existing
@@ -62,6 +63,18 @@ _CODES: Final[tuple[tuple[type[StoreError], Code], ...]] = (
     (RequestTooLarge, Code.TOO_LARGE),
     (NotAllowed, Code.NOT_ALLOWED),
 )
+
+
+class Unseen(NoSuchSegment):
+    """It is there, and this peer may not know of it: so it is told, and counted as what it is."""
+
+    reason = NotAllowed.reason
+
+
+class RecordTooLarge(RequestTooLarge):
+    """A record that is larger than a message may be."""
+
+    reason = TooLarge.reason
 
 
 class Storage:
@@ -111,8 +124,7 @@ class Storage:
         except NotAllowed as error:
             if self._knows(segment):
                 raise
-            self._peer.note(error)
-            raise NoSuchSegment(f"segment {segment.id}")
+            raise Unseen(f"segment {segment.id}") from error
         return segment
 
     def _knows(self, segment: Segment) -> bool:
@@ -257,7 +269,7 @@ class Storage:
         largest = max(batch.lengths, default=0)
         if largest > self._core.limits.message_bytes_max:
             limit = self._core.limits.message_bytes_max
-            raise RequestTooLarge(f"a record of {largest} bytes is over the limit of {limit}")
+            raise RecordTooLarge(f"a record of {largest} bytes is over the limit of {limit}")
         level = request.number + batch.count
         if level >= 1 << 63:
             raise StoreError(f"no segment has {request.number} records")
@@ -280,13 +292,22 @@ class Storage:
                 # What was published is no hidden segment any more, and who did it may not know that it is done.
                 if not again:
                     raise
-        return self._store.publish(parts, levels), to_bytes(storage.SegmentsPublished(request.id, again))
+        records = sum([hidden.next_number for hidden, _ in parts])
+        size = sum([hidden.next_offset for hidden, _ in parts]) - EVENT_HEADER_BYTES * records
+        published = self._store.publish(parts, levels)
+        if not again:
+            published.addCallback(lambda _: self._peer.traffic.published(records, size))
+        return published, to_bytes(storage.SegmentsPublished(request.id, again))
 
     def _delete(self, request: storage.DeleteHidden) -> Reply:
         found: list[Segment] = []
         for id in request.segments:
-            with suppress(NoSuchSegment):
+            try:
                 found.append(self._hidden(id))
+            except Unseen as error:
+                self._peer.note(error)
+            except NoSuchSegment:
+                pass
         deleted: list[Deferred[Any]] = [succeed(None)]
         for segment in dict.fromkeys(found):
             with suppress(NoSuchSegment):

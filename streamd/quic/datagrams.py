@@ -142,6 +142,14 @@ class Datagrams(DatagramProtocol):
             except Exception:
                 self._log.failure("a factory failed on the end of a QUIC connection")
 
+    def refused(self, limit: str) -> None:
+        """Somebody got no answer, for a limit."""
+        if self._observer is not None:
+            try:
+                self._observer.connectionRefused(limit)
+            except Exception:
+                self._log.failure("a factory failed on a QUIC connection that was refused")
+
     def gone(self, connection: Connection) -> None:
         """Nothing can come for a connection any more."""
 

@@ -111,3 +111,9 @@ class IQuicFactory(Interface):
 
     def connectionClosed(connection: IQuicConnection, reason: Failure) -> None:
         """A connection that was opened is gone, and its streams with it."""
+
+    def connectionRefused(limit: str) -> None:
+        """A first datagram got no answer: there are as many ``connections``, or unfinished ``handshakes``, as may be.
+
+        Its sender repeats it some times, which is told each time.
+        """

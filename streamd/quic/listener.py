@@ -104,7 +104,11 @@ class Listener(Datagrams):
 
     def _admit(self, header: Any, addr: tuple[str, int]) -> Connection | None:
         settings = self.settings
-        if len(self.connections) >= settings.connections_max or len(self.handshakes) >= settings.handshakes_max:
+        if len(self.connections) >= settings.connections_max:
+            self.refused("connections")
+            return None
+        if len(self.handshakes) >= settings.handshakes_max:
+            self.refused("handshakes")
             return None
         required = settings.retry_handshakes is not None and len(self.handshakes) >= settings.retry_handshakes
         original: bytes = header.destination_cid

@@ -3,6 +3,8 @@
 | module | what it is |
 |---|---|
 | `certificates` | the files, and the contexts that OpenSSL makes connections from |
+| `revoked` | lists of revoked certificates |
+| `handshake` | why one failed, in words |
 | `endpoint` | the endpoint, as a class and as a string |
 | `plugin` | what Twisted finds for ``tlsfile:`` |
 """

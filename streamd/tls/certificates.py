@@ -2,46 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Final
 
 from cryptography import x509
-from OpenSSL.crypto import X509, PKey
-from OpenSSL.SSL import Connection
+from OpenSSL.crypto import X509, PKey, X509StoreFlags
+from OpenSSL.SSL import VERIFY_CLIENT_ONCE, VERIFY_FAIL_IF_NO_PEER_CERT, VERIFY_PEER, Connection, Context
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import Certificate, CertificateOptions, TLSVersion, trustRootFromCertificates
+from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
 from streamd.interfaces import IReloadable
 from streamd.quic.certificate import CertificateError, ServerCertificate
+from streamd.tls.handshake import ServerConnection, remember
+from streamd.tls.revoked import ended, read_lists
+
+_VERIFY: Final = VERIFY_PEER | VERIFY_FAIL_IF_NO_PEER_CERT | VERIFY_CLIENT_ONCE
+
+# Of each certificate from the client's up to the authority's: one whose issuer was revoked is worth nothing either.
+_EVERY_LIST: Final = X509StoreFlags.CRL_CHECK | X509StoreFlags.CRL_CHECK_ALL
 
 
 @implementer(IOpenSSLServerConnectionCreator, IReloadable)
 class Certificates:
-    """Key, certificate and authority of one endpoint. A connection keeps what was there when it came."""
+    """Key, certificate, authority and lists of one endpoint. A connection keeps what was there when it came."""
 
-    def __init__(self, key_path: str, certificate_path: str | None = None, authority_path: str | None = None) -> None:
+    _log = Logger()
+
+    def __init__(
+        self,
+        key_path: str,
+        certificate_path: str | None = None,
+        authority_path: str | None = None,
+        lists_path: str | None = None,
+    ) -> None:
         self._key_path = key_path
         self._certificate_path = certificate_path
         self._authority_path = authority_path
-        self._options = self._read()
+        self._lists_path = lists_path
+        self._warnings: list[str] = []
+        self._context = self._read(self._warnings)
+
+    def tell(self) -> None:
+        """Say in the log what is in force and of no use, such as a certificate that has run out."""
+        for each in self._warnings:
+            self._log.warn("{what}", what=each)
 
     def reread(self) -> Callable[[], None]:
         """Read the files again; CertificateError says what is wrong with them. What is returned puts them in force."""
-        return partial(self._use, self._read())
+        warnings: list[str] = []
+        return partial(self._use, self._read(warnings), warnings)
 
     def serverConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> Connection:
         """What OpenSSL makes of a new connection."""
-        return Connection(self._options.getContext(), None)
+        connection = ServerConnection(self._context, None)
+        # Twisted's context looks here for the factory, to ask it what it speaks, where a client says what it does.
+        connection.set_app_data(tlsProtocol)
+        if self._authority_path is not None:
+            connection.set_verify(_VERIFY, remember)
+        return connection
 
-    def _use(self, options: Any) -> None:
-        self._options = options
+    def _use(self, context: Context, warnings: list[str]) -> None:
+        self._context, self._warnings = context, warnings
+        self.tell()
 
-    def _read(self) -> Any:
+    def _read(self, warnings: list[str]) -> Context:
         own = ServerCertificate.read(self._key_path, self._certificate_path)
-        trust = {} if self._authority_path is None else {"trustRoot": _authority(self._authority_path)}
+        warnings += _of_no_use(self._certificate_path or self._key_path, own.certificate)
+        authorities = [] if self._authority_path is None else _authorities(self._authority_path)
+        trusted = [Certificate(X509.from_cryptography(each)) for each in authorities]
+        trust = {} if not trusted else {"trustRoot": trustRootFromCertificates(trusted)}
         options = CertificateOptions(
             privateKey=PKey.from_cryptography_key(own.key),
             certificate=X509.from_cryptography(own.certificate),
@@ -49,17 +83,32 @@ class Certificates:
             insecurelyLowerMinimumTo=TLSVersion.TLSv1_2,
             **trust,
         )
-        options.getContext()  # what OpenSSL does not like it says now, and not to the first peer
-        return options
+        context = options.getContext()  # what OpenSSL does not like it says now, and not to the first peer
+        if self._lists_path is not None:
+            store = context.get_cert_store()
+            assert store is not None
+            for each in read_lists(self._lists_path, authorities):
+                store.add_crl(each)
+                warnings += ended(self._lists_path, each)
+            store.set_flags(_EVERY_LIST)
+        return context
 
 
-def _authority(path: str) -> Any:
-    """Trust in whom the certificates of a file vouch for, and in nobody else."""
+def _of_no_use(path: str, certificate: x509.Certificate) -> Iterator[str]:
+    """Why clients will not take our certificate. That is no reason not to start: it may be so for a minute."""
+    now, first, last = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > last:
+        yield f"{path}: clients refuse this certificate, which ran out on {last:%Y-%m-%d %H:%M} UTC: renew it"
+    elif now < first:
+        yield f"{path}: clients refuse this certificate until {first:%Y-%m-%d %H:%M} UTC: is the clock right?"
+
+
+def _authorities(path: str) -> list[x509.Certificate]:
+    """Those who are believed, and nobody else: the certificates of a file."""
     try:
         with open(path, "rb") as file:
-            found = x509.load_pem_x509_certificates(file.read())
+            return x509.load_pem_x509_certificates(file.read())
     except OSError as error:
         raise CertificateError(f"{path}: {error.strerror}")
     except ValueError as error:
         raise CertificateError(f"{path}: {str(error).splitlines()[0]}")
-    return trustRootFromCertificates([Certificate(X509.from_cryptography(each)) for each in found])

@@ -1,4 +1,4 @@
-"""The server endpoint, as a class and as a string: ``tlsfile:4840:interface=…:privateKey=…:certKey=…:clientCA=…``."""
+"""The server endpoint, as a class and as a string: ``tlsfile:4840:privateKey=…:certKey=…:clientCA=…:crl=…``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ServerEndpoint, TCP6ServerEndpoint
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
+from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory, IStreamServerEndpoint
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
@@ -15,6 +15,14 @@ from streamd.interfaces import IReloadable
 from streamd.tls.certificates import Certificates
 
 _BACKLOG = 50
+
+
+class _Factory(TLSMemoryBIOFactory):
+    """Wraps TLS around the protocols of a factory, where that gives one. Twisted's would take None for a protocol."""
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        built = self.wrappedFactory.buildProtocol(addr)
+        return None if built is None else self.protocol(self, built)
 
 
 @implementer(IStreamServerEndpoint, IReloadable)
@@ -34,12 +42,13 @@ class TlsServerEndpoint:
 
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
         """Begin to listen; the Deferred fails with CannotListenError where that can't be."""
-        wrapped = TLSMemoryBIOFactory(self._certificates, False, protocolFactory, self._reactor)
+        self._certificates.tell()
+        wrapped = _Factory(self._certificates, False, protocolFactory, self._reactor)
         listening: Deferred[IListeningPort] = self._below.listen(wrapped)  # type: ignore[no-untyped-call]
         return listening
 
     def reread(self) -> Callable[[], None]:
-        """Read key, certificate and authority again; what is returned puts them in force for new connections."""
+        """Read key, certificate, authority and lists again; what is returned puts them in force for new connections."""
         return self._certificates.reread()
 
 
@@ -50,6 +59,7 @@ def parse(
     privateKey: str | None = None,
     certKey: str | None = None,
     clientCA: str | None = None,
+    crl: str | None = None,
     backlog: str = str(_BACKLOG),
     **unknown: str,
 ) -> TlsServerEndpoint:
@@ -57,14 +67,16 @@ def parse(
     if len(ports) != 1:
         raise ValueError("a tlsfile endpoint is tlsfile:PORT, then arguments with a name")
     if unknown:
-        known = "interface, privateKey, certKey, clientCA, backlog"
+        known = "interface, privateKey, certKey, clientCA, crl, backlog"
         raise ValueError(f"tlsfile endpoint: there is no {', '.join(unknown)}, only {known}")
     if privateKey is None:
         raise ValueError("a tlsfile endpoint needs a certificate: tlsfile:PORT:privateKey=FILE:certKey=FILE")
+    if crl is not None and clientCA is None:
+        raise ValueError("tlsfile endpoint: crl is about the certificates of clients, which only clientCA asks for")
     return TlsServerEndpoint(
         reactor,
         _number("a port", ports[0]),
-        Certificates(privateKey, certKey, clientCA),
+        Certificates(privateKey, certKey, clientCA, crl),
         interface=interface,
         backlog=_number("a backlog", backlog),
     )

@@ -9,6 +9,15 @@ from typing import Protocol
 class WireError(Exception):
     """The peer broke the protocol. It is told where the protocol has a word for it, and then cut off."""
 
+    reason = "broken"
+    """What it is counted as."""
+
+
+class TooLarge(WireError):
+    """The peer sent, or was about to, more than a message may hold."""
+
+    reason = "message_bytes"
+
 
 class Request(Protocol):
     """Something that a peer asks for. One request may stand for a run of like commands."""

@@ -13,7 +13,7 @@ from struct import Struct, unpack_from
 from typing import Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch, Buffer
-from streamd.wire import WireError
+from streamd.wire import TooLarge, WireError
 from streamd.wire.frames import FrameCodec, alike, payloads
 
 _U32: Final = Struct("<I")
@@ -151,7 +151,7 @@ class FastStreamCodec(FrameCodec[Request]):
 
     def _check(self, size: int) -> None:
         if size > self._message_bytes_max:
-            raise WireError(f"{size} bytes to enqueue, {self._message_bytes_max} at most")
+            raise TooLarge(f"{size} bytes to enqueue, {self._message_bytes_max} at most")
 
     def _single(self, data: bytes | bytearray, at: int, found: list[Request]) -> int:
         """Enqueues to single streams from here on; returns the end of them, or of the first where that is not whole."""

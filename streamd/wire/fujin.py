@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch
-from streamd.wire import WireError
+from streamd.wire import TooLarge, WireError
 from streamd.wire.frames import FrameCodec, R, alike, payloads
 from streamd.wire.fujin_replies import ID_BYTES, META, U32, Code, Reply, answers, reader_connected
 
@@ -72,6 +72,10 @@ class Refused(WireError):
         super().__init__(text)
         self.code = code
         self.last_words = last_words
+
+
+class RefusedMessage(Refused, TooLarge):
+    """The same for a message that is too large."""
 
 
 class ConnectWriter(NamedTuple):
@@ -238,13 +242,14 @@ class FujinCodec(OpcodeCodec[Request]):
             return place
         size: int = U32.unpack_from(data, at + _HEAD_BYTES)[0]
         if size > TOPIC_BYTES_MAX:
-            raise self._too_large(data, at, _TOPIC_TOO_LARGE)
+            raise Refused(Code.TOO_LARGE, _TOPIC_TOO_LARGE, self._not_written(data, at, _TOPIC_TOO_LARGE))
         begin = place + size + U32.size
         if begin > len(data):
             return begin
         length: int = U32.unpack_from(data, place + size)[0]
         if length > self._message_bytes_max:
-            raise self._too_large(data, at, f"a message has at most {self._message_bytes_max} bytes")
+            text = f"a message has at most {self._message_bytes_max} bytes"
+            raise RefusedMessage(Code.TOO_LARGE, text, self._not_written(data, at, text))
         if begin + length > len(data):
             return begin + length
         ids: list[bytes] = []
@@ -254,9 +259,8 @@ class FujinCodec(OpcodeCodec[Request]):
         found.append(Write(b"".join(ids), _text(data[place : place + size]), Batch(lengths, b"".join(payload))))
         return stop
 
-    def _too_large(self, data: bytes, at: int, text: str) -> Refused:
-        ids = data[at + 1 : at + _HEAD_BYTES]
-        return Refused(Code.TOO_LARGE, text, answers(Reply.WRITTEN, ids, Code.TOO_LARGE, text))
+    def _not_written(self, data: bytes, at: int, text: str) -> bytes:
+        return answers(Reply.WRITTEN, data[at + 1 : at + _HEAD_BYTES], Code.TOO_LARGE, text)
 
     def _writes(
         self, data: bytes, at: int, topic: bytes, ids: list[bytes], lengths: array[int], payload: list[bytes]

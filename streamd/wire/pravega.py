@@ -16,7 +16,7 @@ from sys import byteorder
 from typing import Any, Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch, Buffer
-from streamd.wire import WireError, storage
+from streamd.wire import TooLarge, WireError, storage
 from streamd.wire.frames import FrameCodec, cut, payloads
 
 HEADER: Final = Struct(">ii")
@@ -362,7 +362,7 @@ def events(block: bytes | bytearray, event_bytes_max: int) -> Batch:
         if kind or not 0 <= length <= end - at:
             raise WireError("block data is no run of events")
         if length > event_bytes_max:
-            raise WireError(f"an event of {length} bytes is over the limit of {event_bytes_max}")
+            raise TooLarge(f"an event of {length} bytes is over the limit of {event_bytes_max}")
         lengths.append(length)
         parts.append(block[at : at + length])
         at += length

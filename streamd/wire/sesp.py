@@ -178,6 +178,12 @@ _LONG_LINE_BYTES: Final = 500
 _NUMBER: Final = re.compile(rb"-?[0-9]+")
 
 
+class LineTooLong(WireError):
+    """A line that is longer than lines may be."""
+
+    reason = "line_bytes"
+
+
 class SespCodec:
     """One connection's input."""
 
@@ -223,7 +229,7 @@ class SespCodec:
 
     def _fail(self) -> None:
         self._rest = bytearray()
-        self.error = WireError(f"a line is over the limit of {self._line_bytes_max} bytes")
+        self.error = LineTooLong(f"a line is over the limit of {self._line_bytes_max} bytes")
 
     def _cut_too_long(self, whole: bytes) -> tuple[bytes, bool]:
         """What stands before the first line that is too long, and whether that is everything."""

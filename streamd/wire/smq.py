@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from streamd.batch import Batch, Buffer
-from streamd.wire import WireError
+from streamd.wire import TooLarge, WireError
 from streamd.wire.frames import alike, repeated
 
 HEADER: Final = Struct(">BQ")
@@ -213,10 +213,6 @@ class SmqCodec:
         if len(batches) > 1 and isinstance(last := merged[-1], Push):
             merged[-1] = Push(last.tag, Batch.joined(batches))
         return merged
-
-
-class TooLarge(WireError):
-    """A declared size over the limit: the one breach that is answered before the end."""
 
 
 def _unknown(action: int) -> WireError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import pack
 
-from streamd.protocols.fujin import _ACTIONS
+from streamd.protocols.fujin import _ACTIONS, FujinFactory
 from streamd.settings import AccessRule
 from streamd.wire import fujin
 from streamd.wire import fujin_client as client
@@ -94,6 +94,17 @@ class WriterTests(FujinCase):
         self.assertEqual(writer.ask(client.write(2, "a2", b"")), written(2))
         self.assertEqual(writer.ask(client.write(3, "a3", b""))[5], Code.NOT_ALLOWED)
         self.assertEqual((self.rig.load.refusals["topic_bytes"], self.rig.load.refusals["topics"]), (1, 1))
+
+
+class EndpointTests(FujinCase):
+    """What the QUIC endpoint refuses before there is a stream."""
+
+    def test_counted(self) -> None:
+        """It is counted for Fujin, by the limit of the endpoint."""
+        factory = self.rig.factory
+        assert isinstance(factory, FujinFactory)
+        factory.connectionRefused("handshakes")
+        self.assertEqual(+self.rig.load.traffic_of("fujin").connections_refused, {"quic_handshakes": 1})
 
 
 class ReaderTests(FujinCase):

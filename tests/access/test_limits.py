@@ -6,7 +6,8 @@ import json
 
 from twisted.internet.address import IPv4Address
 
-from streamd.load import REASONS, Load
+from streamd.load import Load
+from streamd.metrics import CONNECTIONS_CUT_OFF, CONNECTIONS_REFUSED, REQUESTS_REFUSED
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits
 from tests.access.rules import NOBODY, RuledCase, rule
@@ -49,18 +50,18 @@ class AddressTests(RuledCase):
     def test_addresses(self) -> None:
         """So many from one address, and as many from another; who leaves makes room."""
         load = Load(Limits(address_connections_max=2, connections_max=5))
-        self.assertEqual([load.admit("a") for _ in range(3)], [True, True, False])
-        self.assertEqual([load.admit("b") for _ in range(3)], [True, True, False])
-        self.assertEqual([load.admit(None) for _ in range(2)], [True, False])
+        self.assertEqual([load.admit("a") for _ in range(3)], [None, None, "address_connections"])
+        self.assertEqual([load.admit("b") for _ in range(3)], [None, None, "address_connections"])
+        self.assertEqual([load.admit(None) for _ in range(2)], [None, "connections"])
+        self.assertEqual(load.address_connections, 2)
         load.leave("a")
-        self.assertTrue(load.admit("a"))
-        self.assertEqual((load.refusals["address_connections"], load.refusals["connections"]), (2, 1))
+        self.assertIsNone(load.admit("a"))
         for address in ("a", "a", "b", "b", None):
             load.leave(address)
         self.assertEqual((load.connections, len(load._addresses)), (0, 0))
 
     def test_factory(self) -> None:
-        """It is the factory that asks, with the peer's address; a unix socket has none."""
+        """It is the factory that asks, with the peer's address, and counts; a unix socket has none."""
         rig = self.make(limits=Limits(address_connections_max=1))
         factory = SespFactory(rig.core)
         first = factory.buildProtocol(IPv4Address("TCP", "10.0.0.1", 1))
@@ -69,6 +70,14 @@ class AddressTests(RuledCase):
         self.assertIsNotNone(factory.buildProtocol(None))
         factory.left(first)
         self.assertIsNotNone(factory.buildProtocol(IPv4Address("TCP", "10.0.0.1", 3)))
+        self.assertEqual(+rig.load.traffic_of("sesp").connections_refused, {"address_connections": 1})
+
+    def test_first(self) -> None:
+        """It is counted for its protocol also where nobody was let in before."""
+        rig = self.make(limits=Limits(connections_max=1))
+        rig.load.admit()
+        self.assertIsNone(SespFactory(rig.core).buildProtocol(None))
+        self.assertEqual(+rig.load.traffic_of("sesp").connections_refused, {"connections": 1})
 
 
 class CountedTests(RuledCase):
@@ -81,10 +90,12 @@ class CountedTests(RuledCase):
         rig.connect().ask(b">" + b"x" * 200)
         rig.connect().send(b">never ends")
         rig.advance(10.0)
+        rig.connect().ask(b"@nothing\nnonsense\n")
         self.put(rig, NOBODY)
         rig.connect().ask(b"&\n")
         self.put(rig, rule("admin"))
         told = json.loads(rig.connect().ask(b"&\n")[1:])
-        wanted = dict.fromkeys(REASONS, 0) | {"http": 1, "broken": 1, "overdue": 1, "not_allowed": 1}
-        self.assertEqual(told["refusals"], wanted)
+        reasons = (*CONNECTIONS_REFUSED, *REQUESTS_REFUSED, *CONNECTIONS_CUT_OFF)
+        happened = ("http", "line_bytes", "overdue", "not_allowed", "no_such_segment", "invalid")
+        self.assertEqual(told["refusals"], dict.fromkeys(reasons, 0) | dict.fromkeys(happened, 1))
         self.assertEqual(told["slowed"], 0)

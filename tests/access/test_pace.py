@@ -35,11 +35,12 @@ class BucketTests(SynchronousTestCase):
         self.assertEqual(bucket.take(1000, 100.0), 100.0)
 
     def test_both(self) -> None:
-        """Of messages and bytes the longer wait counts; a rate of 0 is none."""
-        self.assertEqual(Pace(10.0, 100.0, 0.0).take(20, 200, 0.0), 1.0)
-        self.assertEqual(Pace(10.0, 1000.0, 0.0).take(20, 200, 0.0), 1.0)
-        self.assertEqual(Pace(10.0, 0.0, 0.0).take(0, 1 << 40, 0.0), 0.0)
-        self.assertEqual(Pace(0.0, 10.0, 0.0).take(1 << 40, 20, 0.0), 1.0)
+        """Of messages and bytes the longer wait counts, with its name; a rate of 0 is none."""
+        messages, bytes = "messages_per_second", "bytes_per_second"
+        self.assertEqual(Pace(10.0, 100.0, 0.0).take(20, 300, 0.0), (2.0, bytes))
+        self.assertEqual(Pace(10.0, 1000.0, 0.0).take(20, 200, 0.0), (1.0, messages))
+        self.assertEqual(Pace(10.0, 0.0, 0.0).take(0, 1 << 40, 0.0)[0], 0.0)
+        self.assertEqual(Pace(0.0, 10.0, 0.0, of="connection_").take(1 << 40, 20, 0.0), (1.0, f"connection_{bytes}"))
 
 
 class SlowedTests(RuledCase):

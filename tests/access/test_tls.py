@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import socket
 import ssl
+from datetime import timedelta
 from pathlib import Path
 
 from twisted.internet.protocol import Factory
@@ -43,6 +46,20 @@ class TlsCase(DaemonCase):
 
     def context(self, name: str) -> ssl.SSLContext:
         return self.authority.context(self.authority.issue(name))
+
+    def assert_kept_out(self, daemon: Daemon, context: ssl.SSLContext, *why: str) -> None:
+        """Nothing is ever answered, and the log says why. With TLS 1.3 a client learns that only when it reads."""
+        for each in why:
+            # Not what was said of somebody before.
+            daemon.log[:] = [line.replace(each, "…") for line in daemon.log]
+        try:
+            with self.connect(daemon, context=context) as connection:
+                connection.sendall(b"?\n")
+                self.assertEqual(connection.recv(100), b"")
+        except (ssl.SSLError, ConnectionError):
+            pass
+        for each in why:
+            daemon.wait_for_line(each)
 
 
 class EveryProtocolTests(TlsCase):
@@ -97,15 +114,6 @@ class CertificateTests(TlsCase):
             '[[access]]\nwho = "cert:bob"\nallow = ["read"]\n'
         ).start()
 
-    def assert_kept_out(self, daemon: Daemon, context: ssl.SSLContext) -> None:
-        """Nothing is ever answered. With TLS 1.3 a client learns that only when it reads."""
-        try:
-            with self.connect(daemon, context=context) as connection:
-                connection.sendall(b"?\n")
-                self.assertEqual(connection.recv(100), b"")
-        except (ssl.SSLError, ConnectionError):
-            return
-
     def test_names(self) -> None:
         """The rules go by the name in the certificate; who comes another way has none."""
         daemon = self.start()
@@ -122,17 +130,68 @@ class CertificateTests(TlsCase):
         daemon = self.start()
         (self.directory / "other").mkdir()
         other = Authority(self.directory / "other", "other")
-        self.assert_kept_out(daemon, self.authority.context())
-        self.assert_kept_out(daemon, self.authority.context(other.issue("alice")))
+        self.assert_kept_out(daemon, self.authority.context(), "it showed no certificate, and clientCA asks for one")
+        strange = self.authority.context(other.issue("alice"))
+        self.assert_kept_out(daemon, strange, "the certificate of CN=alice", "an authority that is not in clientCA")
+        late = self.authority.context(self.authority.issue("carol", until=timedelta(minutes=-1)))
+        self.assert_kept_out(daemon, late, "CN=carol", "has run out")
         old = self.context("alice")
         old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
         old.set_ciphers("ALL:@SECLEVEL=0")
-        self.assert_kept_out(daemon, old)
+        self.assert_kept_out(daemon, old, "no version from TLS 1.2 on")
+        self.assert_cut_off(daemon, b"GET / HTTP/1.0\r\n\r\n", "it speaks HTTP, without TLS")
+        self.assert_cut_off(daemon, b"?\n" * 100, "what it sends is no TLS")
         # And they cost nobody else anything.
         alice = self.connect(daemon, context=self.context("alice"))
         self.assertEqual(self.ask(alice, "#a"), ["+"])
         self.assertEqual(daemon.terminate(), 0, daemon.output)
         self.assertNotIn("Traceback", daemon.output)
+
+    def test_too_many(self) -> None:
+        """Over TLS of either kind, and behind a proxy's greeting, one connection too many is closed, and no more."""
+        own = f"ssl:0:interface=127.0.0.1:privateKey={self.server}:certKey={self.server}"
+        endpoints = (self.endpoint(mutual=False), own, f"haproxy:{LOOPBACK}")
+        services = "".join(
+            f'[{name}]\nendpoint = "{each}"\n' for name, each in zip(("sesp", "smq", "http"), endpoints, strict=True)
+        )
+        daemon = self.daemon(f"[limits]\nconnections_max = 1\n{services}connections_max = 1\n").start()
+        kept = self.connect(daemon, "sesp", self.authority.context())
+        self.assertEqual(self.ask(kept, "$0"), ["+"])
+        self.connect(daemon, "http")
+        for service in ("sesp", "smq", "http"):
+            with contextlib.suppress(ConnectionResetError):
+                self.assertEqual(self.connect(daemon, service).recv(1), b"")
+        self.assertEqual(json.loads(self.ask(kept, "&")[0][1:])["refusals"]["connections"], 3)
+        self.assertEqual(daemon.terminate(), 0, daemon.output)
+        self.assertNotIn("Traceback", daemon.output)
+
+    def test_unfinished(self) -> None:
+        """A handshake has to end in time; what follows it may take its time."""
+        daemon = self.daemon(f'[limits]\nframe_seconds_max = 0.5\n[sesp]\nendpoint = "{self.endpoint()}"\n').start()
+        idle = self.connect(daemon, context=self.context("alice"))
+        self.assertRaises(ConnectionResetError, self.connect(daemon).recv, 1)
+        daemon.wait_for_line("did not end what it began to send to sesp")
+        self.assertEqual(self.ask(idle, "$0"), ["+"])
+
+    def test_names_of_protocols(self) -> None:
+        """Who says what it speaks (ALPN), as browsers do, is served by the dashboard, and told of by the others."""
+        plain = self.endpoint(mutual=False)
+        daemon = self.daemon(f'[http]\nendpoint = "{plain}"\n[sesp]\nendpoint = "{plain}"\n').start()
+        browser = self.authority.context()
+        browser.set_alpn_protocols(["h2", "http/1.1"])
+        connection = self.connect(daemon, "http", browser)
+        assert isinstance(connection, ssl.SSLSocket)
+        self.assertEqual(connection.selected_alpn_protocol(), "http/1.1")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.assertIn(b" 200 ", connection.recv(100))
+        self.assert_kept_out(daemon, browser, "protocols (ALPN) that are not spoken here")
+
+    def assert_cut_off(self, daemon: Daemon, data: bytes, why: str) -> None:
+        with self.connect(daemon) as connection:
+            connection.sendall(data)
+            while connection.recv(100):
+                pass
+        daemon.wait_for_line(why)
 
     def test_versions(self) -> None:
         """1.2 and 1.3 are spoken."""
@@ -220,6 +279,7 @@ class ParseTests(SynchronousTestCase):
         self.assertIn("'65536' is not a port", self.wrong("65536", privateKey=key))
         self.assertIn("'-1' is not a backlog", self.wrong("1", privateKey=key, backlog="-1"))
         self.assertIn("there is no clientCa, only", self.wrong("1", privateKey=key, clientCa=key))
+        self.assertIn("which only clientCA asks for", self.wrong("1", privateKey=key, crl=key))
         for missing in ({"privateKey": "none"}, {"privateKey": key, "certKey": "none"}):
             self.assertEqual(self.wrong("1", **missing), "none: No such file or directory")
         self.assertEqual(self.wrong("1", privateKey=key, clientCA="none"), "none: No such file or directory")

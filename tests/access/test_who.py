@@ -15,7 +15,7 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.access.peer import certificate_names, peer_of
+from streamd.access.peer import certificate_names, peer_of, peer_text
 from streamd.access.who import Peer, check_rule, parse_who, plain_address
 from streamd.interfaces import ConfigError
 from streamd.settings import AccessRule
@@ -101,11 +101,22 @@ class PeerTests(SynchronousTestCase):
         ):
             self.assertEqual(peer_of(StringTransport(peerAddress=address)), Peer(address=expected))
 
+    def test_text(self) -> None:
+        """In the log an address is as people write it."""
+        for address, text in (
+            (IPv4Address("TCP", "10.0.0.1", 7), "10.0.0.1:7"),
+            (IPv6Address("TCP", "::1", 7), "[::1]:7"),
+            (UNIXAddress(None), "a unix socket"),
+            (UNIXAddress(b"/run/s"), "/run/s"),
+        ):
+            self.assertEqual(peer_text(StringTransport(peerAddress=address)), text)
+
     def test_user(self) -> None:
         """The user at the other end of a unix socket, as the kernel tells it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX)
         with ours, theirs:
             found = peer_of(UnixTransport(ours))
+            self.assertEqual(peer_text(UnixTransport(ours)), f"user {os.getuid()} on a unix socket")
         self.assertEqual(found, Peer(user=os.getuid()))
         self.assertTrue(parse_who(f"user:{pwd.getpwuid(os.getuid()).pw_name}").fits(found))
 

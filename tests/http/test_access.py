@@ -62,7 +62,7 @@ class RouteTests(RuledSiteCase):
                     self.assertEqual((answer.status, answer.body, self.refusals), (403, b"", before + 1), path)
                 else:
                     self.assert_refused(answer, "no rule of access fits you")
-        self.assertEqual(self.rig.load.traffic_of("http").refused, {"not_allowed": 4})
+        self.assertEqual(self.rig.load.traffic_of("http").requests_refused["not_allowed"], 4)
         self.assertEqual(self.ask("/no/such").status, 404)
 
     def test_every_question(self) -> None:

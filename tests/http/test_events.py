@@ -173,6 +173,7 @@ class SlowTests(SiteCase):
         streams = [self.watch("/events") for _ in range(3)]
         answer = self.ask("/events")
         self.assertEqual((answer.status, answer.text), (503, "too many pages are open, see http.streams_max\n"))
+        self.assertEqual(+self.rig.load.traffic_of("http").requests_refused, {"streams": 1})
         self.assertEqual(self.ask("/metrics").status, 200)
         streams[0].leave()
         self.assertEqual(len(self.watch("/events").events()), 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import fields, replace
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet.address import IPv4Address
 
 from streamd import __version__
 from streamd.batch import Batch
-from streamd.settings import RetentionRule
+from streamd.metrics import CONNECTIONS_CUT_OFF, CONNECTIONS_REFUSED, CONNECTIONS_SLOWED, REQUESTS_REFUSED
+from streamd.settings import AccessRule, Limits, RetentionRule
 from streamd.store.retention import Retention
 from tests.http.case import SiteCase
 
@@ -56,6 +59,67 @@ class FiguresTests(MetricsCase):
             self.assertEqual(found[name, sesp], value, name)
         refused = frozenset({("protocol", "sesp"), ("reason", "segment_exists")})
         self.assertEqual(found["streamd_requests_refused_total", refused], 1)
+
+    def test_limits(self) -> None:
+        """Every limit is told by its own name, those of rules with the rule; a reload changes them."""
+        found = self.metrics()
+        nothing: frozenset[tuple[str, str]] = frozenset()
+        for each in fields(Limits):
+            self.assertEqual(
+                found[f"streamd_limits_{each.name}", nothing], getattr(self.rig.core.limits, each.name), each.name
+            )
+        self.rig.core.limits = replace(self.rig.core.limits, message_bytes_max=77)
+        rules = (
+            AccessRule(who="anyone", allow=("read",)),
+            AccessRule(who="user:7", allow=("write",), topics_max=1, topic_bytes_max=2, bytes_per_second_max=3.5),
+            AccessRule(who="user:7", allow=("write",), messages_per_second_max=4.0),
+        )
+        self.rig.core.access.replace(rules, 0.0)
+        self.assertEqual(self.value("streamd_limits_message_bytes_max"), 77)
+        found = self.metrics()
+        for name, number, value in (
+            ("topics_max", "2", 1),
+            ("topic_bytes_max", "2", 2),
+            ("bytes_per_second_max", "2", 3.5),
+            ("messages_per_second_max", "3", 4),
+        ):
+            labels = frozenset({("rule", number), ("who", "user:7")})
+            told = {key[1]: value for key, value in found.items() if key[0] == f"streamd_access_{name}"}
+            self.assertEqual(told, {labels: value})
+
+    def test_refusals(self) -> None:
+        """What a limit or a rule refuses is counted once, by protocol and reason; others stay at 0."""
+        self.rig.core.limits = self.rig.load.limits = replace(
+            self.rig.core.limits, connection_messages_per_second_max=1.0, connections_max=1, frame_seconds_max=1.0
+        )
+        self.talk(b"nonsense", b"#a", b"@a", b">one", b">two", b">three")
+        peer = self.rig.connect()
+        self.assertIsNone(self.rig.factory.buildProtocol(IPv4Address("TCP", "10.0.0.1", 1)))
+        self.rig.core.access.replace([AccessRule(who="anyone", allow=("read",), topics=("nothing",))], 0.0)
+        peer.send(b"#b\n>never ends")
+        self.rig.advance(5.0)
+        told = {
+            (name.removeprefix("streamd_").removesuffix("_total"), dict(labels)["reason"]): value
+            for (name, labels), value in self.metrics().items()
+            if ("protocol", "sesp") in labels and "reason" in dict(labels)
+        }
+        self.assertEqual(
+            {key for key, value in told.items() if value},
+            {
+                ("connections_refused", "connections"),
+                ("connections_cut_off", "overdue"),
+                ("connections_slowed", "connection_messages_per_second"),
+                ("requests_refused", "not_allowed"),
+                ("requests_refused", "invalid"),
+            },
+        )
+        for name, reasons in (
+            ("connections_refused", CONNECTIONS_REFUSED),
+            ("connections_cut_off", CONNECTIONS_CUT_OFF),
+            ("connections_slowed", CONNECTIONS_SLOWED),
+            ("requests_refused", REQUESTS_REFUSED),
+        ):
+            self.assertEqual([reason for reason in reasons if (name, reason) not in told], [])
 
     def test_commits(self) -> None:
         """Each commit counts once, in the count and in the histogram, whose last bucket holds all."""

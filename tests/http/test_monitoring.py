@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import fields
 from typing import Any
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamd.http.site import HttpSettings
+from streamd.settings import AccessRule
 from tests.daemon import CHECKOUT
 from tests.http.case import SiteCase
 
@@ -29,6 +31,11 @@ _ADDED = {"instance", "job"}
 class MonitoringCase(SiteCase):
     def setUp(self) -> None:
         super().setUp()
+        # One of each kind of label, so that nothing is missing for want of a value.
+        peer = self.rig.connect()
+        peer.ask(b"#a\n#a\n>" + b"x" * self.rig.limits.line_bytes_max + b"\n")
+        limits: dict[str, Any] = {each.name: 1 for each in fields(AccessRule) if each.default == 0}
+        self.rig.core.access.replace([AccessRule(who="anyone", allow=("read",), **limits)], 0.0)
         self.families = list(text_string_to_metric_families(self.ask("/metrics").text))
         self.samples: dict[str, list[dict[str, str]]] = {}
         for family in self.families:

@@ -149,6 +149,7 @@ class CrowdTests(SiteCase):
         """There are as many as allowed, and room again when one has gone. They are not those of the protocols."""
         visitors = [self.visit() for _ in range(3)]
         self.assertIsNone(self.site.buildProtocol(None))
+        self.assertEqual(+self.rig.load.traffic_of("http").connections_refused, {"connections": 1})
         self.assertEqual(self.rig.load.connections, 0)
         self.assertEqual(self.rig.load.traffic_of("http").connections, 3)
         visitors[0].leave()

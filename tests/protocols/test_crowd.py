@@ -202,16 +202,16 @@ class LoadTests(SynchronousTestCase):
     def test_must_wait(self) -> None:
         """Under the limit of all one's own limit counts, over it also an equal share."""
         for _ in range(10):
-            self.assertTrue(self.load.admit())
-        self.assertFalse(self.load.admit())
+            self.assertIsNone(self.load.admit())
+        self.assertEqual(self.load.admit(), "connections")
         for held, busy, waits in ((0, 0, False), (500, 500, False), (501, 501, True), (5000, 500, False)):
-            self.assertEqual(self.load.must_wait(held, busy), waits)
+            self.assertEqual(self.load.must_wait(held, busy) is not None, waits)
         self.load.change(1000)
         self.assertFalse(self.load.crowded)
         self.load.change(1)
         self.assertTrue(self.load.crowded)
         for held, busy, waits in ((0, 0, False), (100, 100, False), (101, 0, True), (101, 101, True)):
-            self.assertEqual(self.load.must_wait(held, busy), waits)
+            self.assertEqual(self.load.must_wait(held, busy) is not None, waits)
 
     def test_called_once(self) -> None:
         """Who waits is called once, when the total has fallen; who was forgotten is not."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from struct import pack
+from typing import Any
 
 from streamd.protocols.fujin import FujinSettings
+from streamd.settings import AccessRule
 from streamd.store import Segment
+from streamd.store.frame import EVENT_HEADER_BYTES
 from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin_replies import Code, Reply
+from tests.access.rules import rule
 from tests.protocols.fujin_case import FujinCase, FujinRig, StreamPeer, written
 from tests.protocols.rig import Peer
 from tests.protocols.test_fujin import error
@@ -79,6 +84,21 @@ class CommitTests(TransactionCase):
         self.assertEqual(self.writer.ask(client.commit(9)), b"")
         self.rig.release()
         self.assertEqual(self.writer.take(), answer(Reply.COMMITTED, 9))
+
+    def test_counted(self) -> None:
+        """What it wrote is counted as appended when its COMMIT is on disk, and only then."""
+        for size in (SMALL, LARGE):
+            self.setUp()
+            traffic = self.rig.load.traffic_of("fujin")
+            self.begin(size)
+            self.rig.held = True
+            self.writer.send(client.commit(9))
+            self.assertEqual((traffic.appended_records, traffic.appended_bytes), (0, 0))
+            self.rig.release()
+            self.assertEqual((traffic.appended_records, traffic.appended_bytes), (4, 4 * size))
+            self.writer.ask(client.begin(1) + client.write(2, "there", b"x") + client.rollback(3))
+            self.writer.ask(client.begin(4) + client.commit(5))
+            self.assertEqual((traffic.appended_records, traffic.appended_bytes), (4, 4 * size))
 
     def test_empty(self) -> None:
         """A transaction without a message is one, too."""
@@ -159,6 +179,94 @@ class RollbackTests(TransactionCase):
         self.assertEqual(self.rig.load.held_bytes, 0)
 
 
+class LimitTests(TransactionCase):
+    """Limits hold inside of a transaction as they do outside."""
+
+    def put(self, *rules: AccessRule) -> None:
+        self.rig.core.access.replace(rules, 0.0)
+
+    def seconds(self, asked: list[bytes], replies: int) -> int:
+        """How long it takes until all of this is answered."""
+        told, seconds = b"", 0
+        for each in asked:
+            self.writer.send(each)
+        told += self.writer.take_all()
+        while len(told) < replies:
+            self.rig.advance(1.0)
+            seconds += 1
+            told += self.writer.take_all()
+        self.assertEqual(len(told), replies)
+        return seconds
+
+    def test_rates(self) -> None:
+        """Each WRITE is paid for, by the rate of the connection and by that of a rule, small and large ones."""
+        for size in (3000, 12_000):
+            for rate, value in (("messages_per_second", 10.0), ("bytes_per_second", 10.0 * size)):
+                for of in ("", "connection_"):
+                    self.setUp()
+                    limit: Any = {f"{of}{rate}_max": value}
+                    if of:
+                        self.rig.core.limits = replace(self.rig.core.limits, **limit)
+                        self.put()
+                    else:
+                        self.put(rule("write", "create", **limit))
+                    writes = [client.write(id, "a", bytes(size)) for id in range(30)]
+                    told = len(answer(Reply.BEGUN, 1)) + 30 * len(written(1))
+                    self.assertIn(self.seconds([client.begin(1), *writes], told), (2, 3), (rate, of, size))
+                    self.assertEqual(len(self.hidden), int(size > 3000))
+                    self.assertGreater(self.rig.load.traffic_of("fujin").connections_slowed[f"{of}{rate}"], 0)
+
+    def test_topic_bytes(self) -> None:
+        """A topic is held to its bytes with what the transaction has for it: as if it had been written at once."""
+        for size, fits in ((20, 3), (120_000, 4)):
+            for there in (False, True):
+                self.setUp()
+                bytes_max = (size + EVENT_HEADER_BYTES) * fits - EVENT_HEADER_BYTES
+                if there:
+                    self.topic("a", bytes(size))
+                    bytes_max += size + EVENT_HEADER_BYTES
+                self.put(
+                    rule("read", "write", "create", topic_bytes_max=bytes_max),
+                    rule("write", "create", topics=("b",)),
+                )
+                self.writer.ask(client.begin(1))
+                for id in range(fits):
+                    self.assertEqual(self.writer.send(client.write(id, "a", bytes(size))).take_all(), written(id))
+                code, text = error(self.writer.send(client.write(8, "a", bytes(size))).take_all())
+                self.assertEqual(code, Code.NOT_ALLOWED)
+                self.assertIn("as much as you may fill it with", text)
+                self.assertEqual(self.writer.send(client.write(9, "b", bytes(size))).take_all(), written(9))
+                self.assertEqual(self.writer.send(client.commit(10)).take_all(), answer(Reply.COMMITTED, 10))
+                self.assertEqual(self.topics(), {"a": [size] * (fits + there), "b": [size]})
+                self.assertEqual(self.rig.load.refusals["topic_bytes"], 1)
+
+    def test_topic_bytes_meanwhile(self) -> None:
+        """Where others have filled it before the COMMIT, that fails: nothing is stored, and nothing is made."""
+        for size in (SMALL, LARGE):
+            self.setUp()
+            self.topic("full")
+            self.put(rule("read", "write", "create", topic_bytes_max=3 * size))
+            self.writer.ask(client.begin(1))
+            for id, topic in enumerate(("new", "full", "full")):
+                self.assertEqual(self.writer.send(client.write(id, topic, bytes(size))).take_all(), written(id))
+            self.rig.connect_writer().send(client.write(1, "full", bytes(size + 30)))
+            self.rig.run()
+            self.assertEqual(self.writer.send(client.commit(9)).take_all(), b"")
+            self.assertEqual(self.writer.code, Code.COMMIT_FAILED)
+            self.assertEqual((self.topics(), self.hidden), ({"full": [size + 30]}, []))
+            self.assertEqual(self.rig.load.refusals["topic_bytes"], 1)
+
+    def test_message_bytes(self) -> None:
+        """A message over the limit costs the stream, and what the transaction held."""
+        self.rig.core.limits = replace(self.rig.core.limits, message_bytes_max=1000)
+        writer = self.rig.connect_writer()
+        writer.ask(client.begin(1) + client.write(2, "a", bytes(1000)))
+        self.assertEqual(error(writer.ask(client.write(3, "a", bytes(1001))))[0], Code.TOO_LARGE)
+        self.assertEqual((writer.closed, writer.code), (True, Code.TOO_LARGE))
+        self.assertEqual(self.topics(), {})
+        self.assertEqual(+self.rig.load.traffic_of("fujin").connections_cut_off, {"message_bytes": 1})
+
+
 class WrongTests(TransactionCase):
     settings = FujinSettings(transaction_bytes_max=1_000_000)
 
@@ -183,6 +291,8 @@ class WrongTests(TransactionCase):
                 code, text = error(self.writer.ask(client.write(7, "b", bytes(300_000))))
                 self.assertEqual(code, Code.TRANSACTION_FAILED)
                 self.assertIn("1000000 bytes", text)
+            self.assertEqual(self.rig.load.refusals["transaction_bytes"], count // 3)
+            self.assertEqual(self.rig.load.refusals["transaction_failed"], count // 3)
             if count == 3:
                 self.assertEqual(self.writer.ask(client.rollback(8)), answer(Reply.ROLLED_BACK, 8))
                 self.assertEqual(self.hidden, [])

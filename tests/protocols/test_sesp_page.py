@@ -67,7 +67,7 @@ class PageTests(SynchronousTestCase):
     def test_errors(self) -> None:
         """The table of errors has every error of the program, and no other."""
         source = inspect.getsource(wire) + inspect.getsource(protocol)
-        errors = set(re.findall(r'(?:error_line|Refused)\("(\w+)"\)', source)) | set(protocol._ERRORS.values())
+        errors = set(re.findall(r'(?:error_line|Refused|_invalid)\("(\w+)"', source)) | set(protocol._ERRORS.values())
         self.assertEqual({row[0].strip("`-") for row in self.rows("## Errors")}, errors)
 
     def test_escapes(self) -> None:

@@ -98,7 +98,7 @@ class SocketTests(SynchronousTestCase):
         peers[0].shutdown(socket.SHUT_WR)
         self.assertEqual(peers[0].recv(1), b"")
         peers[0].close()
-        daemon.wait_for_line("too many connections")
+        daemon.wait_for_line("as many connections as limits.connections_max allows")
         for peer in peers[1:]:
             self.ask(peer, b"?\n", b"+[]\n")
         self.ask(self.connect(daemon), b"?\n", b"+[]\n")

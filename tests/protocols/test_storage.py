@@ -398,7 +398,10 @@ class PublishTests(StorageCase):
         target = self.make("t")
         first, second, third = self.hide("a", b"1", b"2"), self.hide("b", b"3"), self.hide("c", b"4")
         parts = [Part(first, self.segment), Part(second, target), Part(third, self.segment)]
+        traffic = self.rig.load.traffic_of("pravega")
+        self.assertEqual((traffic.appended_records, traffic.appended_bytes), (0, 0))
         self.assertFalse(self.publish(parts, LevelChange(self.segment, WRITER, 0, 5)))
+        self.assertEqual((traffic.appended_records, traffic.appended_bytes), (4, 4))
         for _ in range(2):
             self.assertEqual((self.read_all(self.segment), self.read_all(target)), ([b"1", b"2", b"4"], [b"3"]))
             self.assertEqual(self.ask(storage.GetLevel, self.segment, WRITER).level, 5)
@@ -418,6 +421,7 @@ class PublishTests(StorageCase):
         self.assertTrue(self.publish([], level))
         self.assertEqual((self.read(self.segment), self.read(target)), ([b"1"], []))
         self.assertEqual(self.rig.store.hidden_segments(), [])
+        self.assertEqual(self.rig.load.traffic_of("pravega").appended_records, 1)
 
     def test_again_while_pending(self) -> None:
         """The same before the first one is on disk: both are told then."""

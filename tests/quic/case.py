@@ -98,6 +98,7 @@ class Recorders(Factory):
         self.made: list[Any] = []
         self.opened: list[Any] = []
         self.closed: list[tuple[Any, Any]] = []
+        self.refused: list[str] = []
 
     def buildProtocol(self, addr: Any) -> Any:
         protocol = self.make()
@@ -111,6 +112,9 @@ class Recorders(Factory):
 
     def connectionClosed(self, connection: Any, reason: Failure) -> None:
         self.closed.append((connection, reason))
+
+    def connectionRefused(self, limit: str) -> None:
+        self.refused.append(limit)
 
 
 class QuicCase(TestCase):

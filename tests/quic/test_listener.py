@@ -133,7 +133,8 @@ class ListenerTests(QuicCase):
 
     async def test_handshake_flood(self) -> None:
         """Without that, unfinished handshakes are bounded, and what each is sent is at most three times what came."""
-        port = await self.listen(Recorders(), retry_handshakes=None, handshakes_max=10, handshake_seconds_max=0.4)
+        factory = Recorders()
+        port = await self.listen(factory, retry_handshakes=None, handshakes_max=10, handshake_seconds_max=0.4)
         stranger = await self.stranger(port.getHost().port)
         datagrams = [first_datagram(self.reactor) for _ in range(40)]
         for each in datagrams:
@@ -142,6 +143,7 @@ class ListenerTests(QuicCase):
         await self.until(lambda: not port.listener.handshakes)
         self.assertTrue(stranger.answers)
         self.assertLessEqual(sum(map(len, stranger.answers)), 3 * 10 * len(datagrams[0]))
+        self.assertIn("handshakes", factory.refused)
 
     async def test_connections_max(self) -> None:
         """One connection more than there may be is not answered; when one goes, there is room again."""
@@ -153,6 +155,7 @@ class ListenerTests(QuicCase):
         refused = self.endpoint(number, handshake_seconds_max=0.2).dial()
         error = await self.assertFailure(refused, QuicClosed)
         self.assertIn("took too long", str(error))
+        self.assertEqual(set(factory.refused), {"connections"})
         first.close()
         await self.until(lambda: len(port.listener.connections) == 1)
         await self.works(number, factory)

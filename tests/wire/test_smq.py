@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
-from streamd.wire import WireError, smq
-from streamd.wire.smq import BadPush, Pull, Push, Request, SmqCodec, TooLarge
+from streamd.wire import TooLarge, WireError, smq
+from streamd.wire.smq import BadPush, Pull, Push, Request, SmqCodec
 
 LIMIT = 1000
 

@@ -6,6 +6,7 @@ from streamd.settings import Limits
 from streamd.store.frame import EVENT_HEADER_BYTES
 from tests.protocols.laws.description import LIMITS
 from tests.protocols.laws.every import PROTOCOLS, Law, every
+from tests.protocols.laws.sesp import Sesp
 from tests.protocols.rig import Peer, Rig
 
 RECORDS = [b"one", b"twelve bytes", b"3" * 1000]
@@ -52,7 +53,7 @@ class Counted(_Counted):
         connection.take_all()
         self.assertEqual(self.traffic.read_records, len(RECORDS))
         self.assertGreaterEqual(self.traffic.read_bytes, stored)
-        self.assertEqual(self.traffic.cut_off.total(), 0)
+        self.assertEqual(self.traffic.connections_cut_off.total(), 0)
 
     def test_full(self) -> None:
         """What finds no room is refused with its reason, and is not counted as stored."""
@@ -64,9 +65,9 @@ class Counted(_Counted):
         self.rig.disk.full = True
         for _ in range(80):
             connection.send(self.peer.write(b"x" * self.spoken.record_bytes_max).asked)
-            if self.traffic.refused:
+            if self.traffic.requests_refused.total():
                 break
-        self.assertIn("store_read_only", self.traffic.refused)
+        self.assertIn("store_read_only", self.traffic.requests_refused)
         self.assertEqual(self.rig.store.counted.failed, failed + 1)
         self.assertEqual(self.traffic.appended_records - segment.number, before)
 
@@ -83,17 +84,23 @@ class CutOff(_Counted):
     """Whom the daemon leaves is counted with the reason."""
 
     def test_broken(self) -> None:
-        """A broken frame."""
+        """A broken frame. All that breaks a protocol of lines is one that is too long."""
         self.open().send(self.spoken.breaches[0].frame)
-        self.assertEqual(dict(self.traffic.cut_off), {"broken": 1})
+        self.assertEqual(+self.traffic.connections_cut_off, {"line_bytes" if self.spoken is Sesp else "broken": 1})
+
+    def test_too_large(self) -> None:
+        """A message over the limit."""
+        self.open().send(self.peer.write(b"x" * (self.spoken.record_bytes_max + 1)).asked)
+        limit = "line_bytes" if self.spoken is Sesp else "message_bytes"
+        self.assertEqual(+self.traffic.connections_cut_off, {limit: 1})
 
     def test_overdue(self) -> None:
         """A frame without an end."""
         self.open().send(self.spoken.begun[0])
         self.rig.advance(2 * self.limits.frame_seconds_max)
-        self.assertEqual(dict(self.traffic.cut_off), {"overdue": 1})
+        self.assertEqual(+self.traffic.connections_cut_off, {"overdue": 1})
 
     def test_http(self) -> None:
         """A browser."""
         self.rig.connect().send(b"GET / HTTP/1.1\r\n\r\n")
-        self.assertEqual(dict(self.traffic.cut_off), {"http": 1})
+        self.assertEqual(+self.traffic.connections_cut_off, {"http": 1})

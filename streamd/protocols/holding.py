@@ -1,0 +1,153 @@
+"""How much a connection may keep in memory, and for how long it may leave a frame open.
+
+A peer that sends too much is no longer read, and neither is one that holds more than its share while all together hold
+too much. Whoever begins a frame has to end it in time; while we do not read it, its time stands still.
+"""
+
+from __future__ import annotations
+
+from abc import ABCMeta, abstractmethod
+from enum import Enum, auto
+from typing import Final
+
+from twisted.internet.interfaces import IDelayedCall
+
+from streamd.interfaces import Core
+from streamd.protocols.permitted import Permitted
+from streamd.wire import Codec
+
+# Smaller changes of what a connection holds are not counted.
+_HELD_GRAIN: Final = 1024
+
+# Why a connection is not read: it holds too much, or all do together; the peer does not take its replies; what it has
+# sent is not looked at yet.
+_CROWDED: Final = 1
+UNSENT: Final = 2
+_BUSY: Final = 4
+
+
+class Phase(Enum):
+    """The life of a connection."""
+
+    GREETING = auto()  # nothing is known of the peer yet
+    OPEN = auto()
+    ENDING = auto()  # no more input; what was asked is finished, then it closes
+    CLOSED = auto()
+
+
+class Holding(Permitted, metaclass=ABCMeta):
+    """What a connection holds, and whether it is read."""
+
+    def __init__(self, core: Core, codec: Codec) -> None:
+        super().__init__(core)
+        self.codec = codec
+        self._phase = Phase.GREETING
+        self._pause = 0
+        self._greeting = b""
+        self._incoming_bytes = 0
+        self._asked_bytes = 0
+        self._ready_bytes = 0
+        self._unsent_bytes = 0
+        self._held_bytes = 0
+        """Of all these, what the others know of."""
+        self._deadline: IDelayedCall | None = None
+        self._frame_began: float | None = None
+
+    @abstractmethod
+    def _cut_off(self, reason: str) -> None:
+        """Close at once, and count why."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the peer does not take what it is sent: `resumeProducing` says when it does again."""
+        return bool(self._pause & UNSENT)
+
+    @property
+    def reply_bytes_max(self) -> int:
+        """About how much of an answer to give at once: less when memory is short."""
+        return 256 << 10 if not self.core.load.crowded else max(min(self.core.load.share_bytes, 256 << 10), 4096)
+
+    # -- what is held --------------------------------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        """Tell how much this connection keeps in memory, and stop reading where that is too much."""
+        busy = self._incoming_bytes + self._asked_bytes + self._ready_bytes + self._unsent_bytes
+        held = busy + self.codec.buffered
+        load = self.core.load
+        delta = held - self._held_bytes
+        if -_HELD_GRAIN < delta < _HELD_GRAIN and not self._pause and not self._incoming_bytes:
+            # Not worth telling: a message of a hundred bytes comes and goes.
+            return
+        self._held_bytes = held
+        if delta:
+            load.change(delta)
+        limit = load.must_wait(held, busy)
+        if limit is not None or self._asked_bytes > self.core.store.pace.bytes:
+            if limit is not None and not self._pause & _CROWDED:
+                self.traffic.connections_slowed[limit] += 1
+            self._pause_for(_CROWDED)
+            load.wait(self)
+        elif self._pause & _CROWDED:
+            load.forget(self)
+            self._resume_for(_CROWDED)
+        if self._incoming_bytes:
+            self._pause_for(_BUSY)
+        elif self._pause & _BUSY:
+            self._resume_for(_BUSY)
+
+    def uncrowded(self) -> None:
+        """There is room for all again."""
+        if self._phase is not Phase.CLOSED:
+            self._hold()
+
+    def _pause_for(self, why: int) -> None:
+        if not self._pause and self._phase is not Phase.ENDING:
+            self.transport.pauseProducing()
+        self._pause |= why
+
+    def _resume_for(self, why: int) -> None:
+        was, self._pause = self._pause, self._pause & ~why
+        if was and not self._pause and self._phase in (Phase.OPEN, Phase.GREETING):
+            if self._frame_began is not None:
+                # While it was not read it could not end its frame: the deadline begins anew.
+                self._frame_began = self.core.clock.seconds()
+            self.transport.resumeProducing()
+
+    def _release(self) -> None:
+        """The connection is gone: it holds nothing, and nobody waits for it."""
+        self.core.load.forget(self)
+        self.core.load.change(-self._held_bytes)
+        self._held_bytes = 0
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # -- the time of a frame -------------------------------------------------------------------------------------------
+
+    def _watch_frame(self, ended: bool) -> None:
+        """Let a deadline run while a frame is open. There is one timer, moved when it fires, not at each read."""
+        if not self.codec.buffered and not self._greeting:
+            self._frame_began = None
+            return
+        if ended or self._frame_began is None:
+            self._begin_frame()
+
+    def _begin_frame(self) -> None:
+        self._frame_began = self.core.clock.seconds()
+        if self._deadline is None:
+            self._deadline = self.core.clock.callLater(self.core.limits.frame_seconds_max, self._overdue)
+
+    def _overdue(self) -> None:
+        self._deadline = None
+        if self._frame_began is None or self._phase not in (Phase.OPEN, Phase.GREETING):
+            return
+        left = self._frame_began + self.core.limits.frame_seconds_max - self.core.clock.seconds()
+        if self._pause and self._held_bytes > self.codec.buffered:
+            # It waits for us. Where all it holds is the frame itself, others that do the same may fill the memory, each
+            # waiting for the rest to end: then the deadline is what frees it.
+            left = self.core.limits.frame_seconds_max
+        if left > 0:
+            self._deadline = self.core.clock.callLater(left, self._overdue)
+        else:
+            self.log.warn("{peer} did not end what it began to send to {wire}", peer=self.peer, wire=self.name)
+            self._cut_off("overdue")
