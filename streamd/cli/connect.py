@@ -23,14 +23,20 @@ from streamd.client.target import Options
 SESP_PORT: Final = 4840
 """Where a daemon that was told nothing else serves SESP."""
 
+# Something else that listens there may wait for us to say more.
+_GREETING_SECONDS_MAX: Final = 10.0
+
+_NOT_THERE: Final = "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one"
+_THERE: Final = "there is such a topic already: choose another name, or give --exist-ok"
+
 _WHAT_NEXT: Final = {
-    "NoSuchSegment": "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one",
-    "NoSuchTopicExists": "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one",
-    "AlreadyExists": "there is such a topic already",
-    "SegmentExists": "there is such a topic already",
-    "SegmentAlreadyExists": "there is such a topic already",
-    "TopicSealed": "the topic is sealed and takes no more messages: publish to another one",
-    "SegmentIsSealed": "the topic is sealed and takes no more messages: publish to another one",
+    "NoSuchSegment": _NOT_THERE,
+    "NoSuchTopicExists": _NOT_THERE,
+    "AlreadyExists": _THERE,
+    "SegmentExists": _THERE,
+    "SegmentAlreadyExists": _THERE,
+    "TopicSealed": "the topic is sealed and takes no more records: publish to another one",
+    "SegmentIsSealed": "the topic is sealed and takes no more records: publish to another one",
     "InvalidData": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
     "BadName": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
     "ReadOnly": "the daemon takes no writes now: its disk is full, or it is stopping. Free some room",
@@ -39,11 +45,12 @@ _WHAT_NEXT: Final = {
 }
 
 
-def add_server_options(parser: argparse.ArgumentParser) -> None:
+_SERVER_HELP: Final = f"the daemon's Pravega service (default: $STREAMD_SERVER or {SERVER})"
+
+
+def add_server_options(parser: argparse.ArgumentParser, server_help: str = _SERVER_HELP) -> None:
     """Options of every command that talks to a daemon."""
-    parser.add_argument(
-        "--server", metavar="ADDRESS", help=f"the daemon's Pravega service (default: $STREAMD_SERVER or {SERVER})"
-    )
+    parser.add_argument("--server", metavar="ADDRESS", help=server_help)
     parser.add_argument(
         "--sesp",
         metavar="ADDRESS",
@@ -88,8 +95,10 @@ def _settings(options: argparse.Namespace) -> Options:
 def storage(options: argparse.Namespace) -> Iterator[StorageClient]:
     """The daemon's segments and records."""
     address, settings = server_address(options), _settings(options)
-    with answered(address), StorageClient(address, **settings) as client:
-        yield client
+    with answered(address):
+        _greet(address, settings)
+        with StorageClient(address, **settings) as client:
+            yield client
 
 
 @contextmanager
@@ -104,8 +113,30 @@ def sesp(options: argparse.Namespace) -> Iterator[SespClient]:
 def pravega(options: argparse.Namespace) -> Iterator[PravegaClient]:
     """Who writes events, each once."""
     address, settings = server_address(options), _settings(options)
-    with answered(address), PravegaClient(address, **settings) as client:
-        yield client
+    with answered(address):
+        _greet(address, settings)
+        with PravegaClient(address, **settings) as client:
+            yield client
+
+
+def _greet(address: str, settings: Options) -> None:
+    """Whether streamd is there: who writes would try again and again, and others wait long for an answer."""
+    patient: Options = {**settings, "reply_seconds_max": _GREETING_SECONDS_MAX}
+    with PravegaClient(address, **patient) as client:
+        client.ping()
+
+
+@contextmanager
+def about(topic: str) -> Iterator[None]:
+    """What the daemon refuses in here is said of this topic."""
+    try:
+        yield
+    except Refused as error:
+        raise CommandError(f"{topic}: {_what_next(error)}", FAILED)
+
+
+def _what_next(error: Refused) -> str:
+    return _WHAT_NEXT.get(error.reason, f"the daemon refused: {error}")
 
 
 @contextmanager
@@ -114,16 +145,19 @@ def answered(address: str) -> Iterator[None]:
     try:
         yield
     except StorageTruncated as error:
-        raise CommandError(f"these messages are gone; the first that is there is {error.number}: give --from 'first'")
+        raise CommandError(f"these records are gone; the first that is there is {error.number}: give --from 'first'")
     except Refused as error:
-        raise CommandError(_WHAT_NEXT.get(error.reason, f"the daemon refused: {error}"), FAILED)
+        raise CommandError(_what_next(error), FAILED)
     except ProtocolBroken as error:
         raise CommandError(
             f"what answers at {address} is not that service of streamd: see 'listens on' in its log ({error})",
             UNAVAILABLE,
         )
     except Timeout as error:
-        raise CommandError(f"{error}: is it very busy, or stopped?", UNAVAILABLE)
+        raise CommandError(
+            f"{error}: it is very busy or stopped, or something else listens there: see 'listens on' in its log",
+            UNAVAILABLE,
+        )
     except ConnectionLost as error:
         raise CommandError(
             f"{error}. Is the daemon running, and is this its address? 'listens on' in its log tells",

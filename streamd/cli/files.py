@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.cli.command import FAILED, CommandError, print_json
-from streamd.cli.show import Advance, amount, print_table, progress, say
+from streamd.cli.show import Advance, Size, amount, counted, print_table, progress, say
 from streamd.cli.source import readable
 from streamd.cli.values import positive
 
@@ -66,7 +67,14 @@ def _problems(path: str, *, wanted: bool) -> list[Problem]:
     from streamd.store.disk import Disk
     from streamd.store.verify import verify as check
 
-    with progress("verify", 100, is_bytes=False, wanted=wanted) as advance:
+    with _checking(wanted=wanted) as show:
+        return check(Disk(), path, show)
+
+
+@contextmanager
+def _checking(*, wanted: bool) -> Iterator[Callable[[Progress], None]]:
+    """Shows how far a check has come."""
+    with progress("verify", 100, shown=lambda percent: f"{percent:.0f} %", rate=False, wanted=wanted) as advance:
         shown = 0
 
         def show(now: Progress) -> None:
@@ -75,7 +83,7 @@ def _problems(path: str, *, wanted: bool) -> list[Problem]:
             advance(percent - shown)
             shown = percent
 
-        return check(Disk(), path, show)
+        yield show
 
 
 def _report(path: str, problems: list[Problem], *, as_json: bool) -> int:
@@ -91,7 +99,7 @@ def _report(path: str, problems: list[Problem], *, as_json: bool) -> int:
     else:
         for each in problems:
             print(each)
-        print(f"{path}: {damaged} damaged places" if damaged else f"{path}: sound")
+        print(f"{path}: {counted(damaged, 'damaged place')}" if damaged else f"{path}: sound")
     if damaged:
         say("restore a backup with 'streamctl restore', or see what 'streamctl repair' can save")
     return FAILED if damaged else 0
@@ -123,7 +131,8 @@ def repair(options: argparse.Namespace) -> int:
     from streamd.store.repair import Repair
 
     with readable(), Repair(Disk(), options.path) as found:
-        steps = found.examine()
+        with _checking(wanted=not options.no_progress) as show:
+            steps = found.examine(show)
         if not options.json:
             for step in steps:
                 print(step)
@@ -191,7 +200,7 @@ def _list(manifests: list[Manifest], *, as_json: bool) -> int:
     if as_json:
         print_json([_told(each) for each in manifests])
     else:
-        rows = [(each.name, each.sequence, amount(each.size), len(each.packs)) for each in manifests]
+        rows = [(each.name, each.sequence, Size(each.size), len(each.packs)) for each in manifests]
         print_table(("snapshot", "sequence", "size", "packs"), rows)
     return 0
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Callable
 from typing import Final, Self
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable
 from streamd.store.fold import Folder, journal_numbers
 from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, decode_file_header
 from streamd.store.journal import TEMPORARY_SUFFIX, file_name, new_mark
-from streamd.store.problems import Severity
+from streamd.store.problems import Progress, Severity
 from streamd.store.repair_catalog import Rows, read_rows
 from streamd.store.repair_journal import JournalRepair
 from streamd.store.repair_kept import Kept, Step
@@ -71,11 +72,11 @@ class Repair:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def examine(self) -> list[Step]:
+    def examine(self, progress: Callable[[Progress], None] | None = None) -> list[Step]:
         """What is wrong, and what `apply` would do about it. Nothing is changed. None: the store is sound."""
         self._steps = []
         self._store = self._find_identity()
-        if not self._steps and not self._look():
+        if not self._steps and not self._look(progress):
             return []
         self._packs = Packs(self._disk, self._directory)
         self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, self._first_header())
@@ -97,9 +98,9 @@ class Repair:
             )
         return self._steps
 
-    def _look(self) -> bool:
+    def _look(self, progress: Callable[[Progress], None] | None) -> bool:
         """Whether anything is damaged; files that do not belong here, and packs with damage, are noted."""
-        found = [each for each in verify(self._disk, self._directory) if each.severity is Severity.ERROR]
+        found = [each for each in verify(self._disk, self._directory, progress) if each.severity is Severity.ERROR]
         for each in found:
             folder, name = os.path.basename(os.path.dirname(each.path)), os.path.basename(each.path)
             if folder == PACKS and (number := pack.FILE_NAME.fullmatch(name)):
