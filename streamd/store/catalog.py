@@ -96,7 +96,9 @@ class Catalog:
             self._db = disk.database(self.path, writable=writable, immutable=immutable)
             self._prepare(disk, directory, store, writable)
         except UNREADABLE as error:
-            raise StoreUnusable(f"{self.path}: {error}. Restore it from a backup") from error
+            raise StoreUnusable(
+                f"{self.path}: {error}. Restore a backup, or see what 'streamctl repair' can save"
+            ) from error
 
     def _prepare(self, disk: IDisk, directory: str, store: bytes, writable: bool) -> None:
         if not self._has_meta():

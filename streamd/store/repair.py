@@ -31,6 +31,7 @@ from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, decode_file_he
 from streamd.store.journal import TEMPORARY_SUFFIX, file_name, new_mark
 from streamd.store.problems import Progress, Severity
 from streamd.store.repair_catalog import Rows, read_rows
+from streamd.store.repair_clues import Clues
 from streamd.store.repair_journal import JournalRepair
 from streamd.store.repair_kept import Kept, Step
 from streamd.store.repair_packs import Packs, Places, close_holes, find_holes
@@ -79,7 +80,8 @@ class Repair:
         if not self._steps and not self._look(progress):
             return []
         self._packs = Packs(self._disk, self._directory)
-        self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, self._first_header())
+        clues = Clues(self._disk, self._directory, self._store)
+        self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, clues)
         self._steps += self._rows.steps
         # The catalog as it will be, in memory: the rest is held against it, and the new file is a copy of it.
         self._catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
@@ -146,14 +148,6 @@ class Repair:
             return bytes(file.read(0, length))
         finally:
             file.close()
-
-    def _first_header(self) -> FileHeader | None:
-        """The first journal file whose header can be read."""
-        for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)):
-            header = decode_file_header(self._read(JOURNAL, file_name(number), FILE_HEADER.size))
-            if isinstance(header, FileHeader) and header.number == number:
-                return header
-        return None
 
     def _examine_packs(self) -> None:
         known = [each.number for each in self._catalog.packs()]

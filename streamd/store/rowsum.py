@@ -85,7 +85,9 @@ class CatalogDamaged(StoreUnusable):
     """A row of the catalog is not what was written."""
 
     def __init__(self, path: str, table: str, what: str) -> None:
-        super().__init__(f"{path}: damaged in its table {table!r}: {what}. Restore it from a backup")
+        super().__init__(
+            f"{path}: damaged in its table {table!r}: {what}. Restore a backup, or see what 'streamctl repair' can save"
+        )
 
 
 def row_sum(table: str, row: Iterable[Any]) -> int:
