@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -59,6 +60,8 @@ def verify(options: argparse.Namespace) -> int:
     """Exit status 0: sound; 1: damaged."""
     if options.backup is not None:
         return _verify_backup(options)
+    if not any(os.path.lexists(os.path.join(options.path, name)) for name in ("identity", "journal")):
+        raise CommandError(f"{options.path}: there is no store here. Give the data directory of a daemon as --path")
     problems = _problems(options.path, wanted=not options.no_progress)
     return _report(options.path, problems, as_json=options.json)
 

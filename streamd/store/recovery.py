@@ -24,7 +24,7 @@ from streamd.store.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.committed import begin_committed, read_committed
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import IDisk, IDiskFile
-from streamd.store.errors import StoreCorrupt, StoreUnusable
+from streamd.store.errors import SAVE, StoreCorrupt, StoreUnusable
 from streamd.store.frame import ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, frame_head
 from streamd.store.journal import (
     FILE_NAME,
@@ -112,7 +112,7 @@ class _Recoverer:
             self._replay.segments.load(catalog.segments())
             self._check_packs(catalog.packs())
         except UNREADABLE as error:
-            raise StoreUnusable(f"{catalog.path}: {error}. Restore it from a backup") from error
+            raise StoreUnusable(f"{catalog.path}: {error}. {SAVE}") from error
         finally:
             catalog.close()
         return file

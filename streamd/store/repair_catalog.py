@@ -98,7 +98,9 @@ class _Exam:
         first = {row[0]: (row[1], row[2]) for row in sorted(tables["extents"], reverse=True)}
         for id, place in sorted(places.items()):
             row = known.get(id)
-            if row is not None and (place.number is None or place.number <= row[7]):
+            if place.number is None and (row is not None or id in first):
+                continue  # the row or the extents tell how far it goes
+            if row is not None and (place.number or 0) <= row[7]:
                 continue
             if row is None:
                 number, offset = place.number or 0, place.offset

@@ -48,6 +48,7 @@ class RepairTests(DaemonCase):
         self.assertEqual(self.ctl("verify", "--path", self.data, "--json").json["sound"], True)
         self.refused(1, "Stop it first", "repair", "--path", self.data)
         self.refused(1, "no store here", "repair", "--path", "/nowhere")
+        self.refused(1, "no store here", "verify", "--path", self.path())
 
     def test_repair(self) -> None:
         """Damage is found, told, and repaired on demand; the daemon starts again and has what is left."""
