@@ -60,8 +60,9 @@ def verify(options: argparse.Namespace) -> int:
     """Exit status 0: sound; 1: damaged."""
     if options.backup is not None:
         return _verify_backup(options)
-    if not any(os.path.lexists(os.path.join(options.path, name)) for name in ("identity", "journal")):
-        raise CommandError(f"{options.path}: there is no store here. Give the data directory of a daemon as --path")
+    with readable():
+        if not {"identity", "journal"}.intersection(os.listdir(options.path)):
+            raise CommandError(f"{options.path}: there is no store here. Give the data directory of a daemon as --path")
     problems = _problems(options.path, wanted=not options.no_progress)
     return _report(options.path, problems, as_json=options.json)
 
@@ -176,7 +177,7 @@ def backup(options: argparse.Namespace) -> int:
     if options.list:
         with readable():
             return _list(Backup(disk, options.to).manifests(), as_json=options.json)
-    with readable(), ExitStack() as stack:
+    with readable(options.to), ExitStack() as stack:
         bars: list[Advance] = []
 
         def expect(total: int) -> None:
@@ -216,7 +217,7 @@ def restore(options: argparse.Namespace) -> int:
     from streamd.store.disk import Disk
 
     disk = Disk()
-    with readable():
+    with readable(options.to):
         found = Backup(disk, options.backup)
         manifest = choose(found, options.snapshot)
         with progress("restore", manifest.size, wanted=not options.no_progress) as advance:

@@ -58,8 +58,8 @@ def source(options: argparse.Namespace) -> Iterator[Source]:
 
 
 @contextmanager
-def readable() -> Iterator[None]:
-    """What is wrong with a store's files becomes one line with what to do next."""
+def readable(target: str | None = None) -> Iterator[None]:
+    """What is wrong with a store's files becomes one line with what to do next. `target` is where is written to."""
     from streamd.store.errors import NoSuchSegment, NotAStore, ReadFailed, RecordsTruncated, StoreError, StoreUnusable
 
     try:
@@ -74,12 +74,18 @@ def readable() -> Iterator[None]:
             f"these records are gone; the first that is there is {error.first_number}: give --from 'first'"
         )
     except NotAStore as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise CommandError(explained(error.__cause__))
         raise CommandError(f"{error}. Give the data directory of a daemon as --path")
     except ReadFailed as error:
         raise CommandError(f"{error}: 'streamctl verify' finds all that is damaged")
     except OSError as error:
-        raise CommandError(explained(error))
+        # One that names no file came from a write.
+        where = f"{target}: " if error.filename is None and target is not None else ""
+        raise CommandError(where + explained(error))
     except (StoreError, StoreUnusable) as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise CommandError(explained(error.__cause__))
         raise CommandError(str(error))
 
 
