@@ -65,7 +65,10 @@ def read_rows(disk: IDisk, directory: str, store: bytes, packs: Packs, clues: Cl
         finally:
             database.close()
     except UNREADABLE as error:
-        return exam.salvage(str(error), *read_pages(disk, path))
+        return exam.salvage(f"SQLite can't read it: {error}", *read_pages(disk, path))
+    if exam.is_earlier(meta):
+        wrong = "it is of an earlier time: its WAL is damaged or gone"
+        return exam.salvage(wrong, *read_pages(disk, path))
     return exam.run(meta, tables)
 
 
@@ -78,12 +81,20 @@ class _Exam:
         self._rows = Rows()
         self.wrong: list[str] = []
 
+    def is_earlier(self, meta: dict[str, Any]) -> bool:
+        """Whether the journal begins behind what the catalog covers, and packs have what lies between."""
+        begin, covered, known = self._clues.begin(), meta.get("covered"), meta.get("pack")
+        if begin is None or not isinstance(covered, int) or not isinstance(known, int):
+            return False
+        return covered < begin and known < self._packs.highest
+
     def salvage(self, error: str, meta: dict[str, Any], found: Tables) -> Rows:
-        """SQLite can't read it: the rows are those that its pages hold, and what the packs tell beside them."""
-        tables = made_whole(found, self._packs)
+        """It can't be used: the rows are those that its pages hold, and what the packs tell beside them."""
+        meta = {} if self.is_earlier(meta) else meta
+        tables = made_whole(found, self._packs, is_newest=bool(meta))
         names = sum(not row[9] for row in tables["segments"])
         self._step(
-            f"SQLite can't read it: {error}",
+            error,
             f"it is made again from its pages, where {names} segments are found with their names, and from the packs",
             "reader groups, ack levels and attributes that are not found there, and truncations and deletions: records "
             "that were dropped may be back",

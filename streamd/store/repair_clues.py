@@ -40,6 +40,11 @@ class Clues:
         self._store = store
         self._numbers = journal_numbers(disk, self._directory)
 
+    def begin(self) -> int | None:
+        """The sequence with which the first file that can be read begins."""
+        headers = [header for number in self._numbers if (header := self._header(number)) is not None]
+        return headers[0].sequence if headers else None
+
     def covered(self, ends: dict[int, int]) -> Covered:
         """How far a catalog with these segments and ends of them goes: to the first file that has something new."""
         for number in self._numbers:

@@ -28,10 +28,17 @@ _NEWEST: Final[dict[str, tuple[int, Callable[[tuple[Any, ...]], Any]]]] = {
 }
 
 
-def made_whole(found: Tables, packs: Packs) -> Tables:
-    """The rows that a catalog can be made of, each thing once, with their checksums."""
+def made_whole(found: Tables, packs: Packs, *, is_newest: bool) -> Tables:
+    """The rows that a catalog can be made of, each thing once, with their checksums.
+
+    Where they are not known to be the newest there were, packs may have records behind those that they tell of.
+    """
     tables = {table: _newest(rows, *_NEWEST[table]) for table, rows in found.items() if table != "extents"}
     extents = _fitting(map(Row._make, (row[:-1] for row in found["extents"])), packs)
+    if not is_newest:
+        for row in tables["segments"]:
+            known = extents.setdefault(row[0], [])
+            known += packs.between(row[0], max([row[7], *[each.number + each.records for each in known]]), 1 << 63)
     segments = [_reaching(row[:-1], extents.get(row[0], []), packs) for row in tables["segments"]]
     tables["segments"] = [summed("segments", row) for row in _named_once(segments, extents)]
     rows = [row for each in extents.values() for row in each]
@@ -75,7 +82,8 @@ def _reaching(row: tuple[Any, ...], extents: list[Row], packs: Packs) -> tuple[A
     if not extents or extents[-1].pack == BROADCAST_PACK or row[7] >= extents[-1].number + extents[-1].records:
         return row
     last = extents[-1]
-    return (*row[:7], last.number + last.records, last.offset + packs.span(last), row[9])
+    end = last.number + last.records, last.offset + packs.span(last)
+    return (*row[:3], max(row[3], last.last_timestamp), *row[4:7], *end, row[9])
 
 
 def _named_once(rows: list[tuple[Any, ...]], extents: dict[int, list[Row]]) -> list[tuple[Any, ...]]:

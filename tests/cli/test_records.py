@@ -45,16 +45,21 @@ class PublishTests(DaemonCase):
         self.assertEqual(self.ctl("tail", "files", "--raw").out, data + data)
         self.assertEqual(self.ctl("tail", "files", "--raw", "-n", "1").out, data)
 
-    def test_as_they_come(self) -> None:
-        """A line is on disk before the next one is written, though the input goes on."""
-        self.ctl("create", "slow")
-        with subprocess.Popen(
-            [sys.executable, "-m", "streamd.cli", "publish", "slow"],
+    def publishing(self, topic: str) -> subprocess.Popen[bytes]:
+        """What publishes the lines that it is given, one by one."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamd.cli", "publish", topic],
             env={**os.environ, "PYTHONPATH": str(CHECKOUT), **environment(self.daemon)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-        ) as process:
-            self.addCleanup(process.kill)
+        )
+        self.addCleanup(process.kill)
+        return process
+
+    def test_as_they_come(self) -> None:
+        """A line is on disk before the next one is written, though the input goes on."""
+        self.ctl("create", "slow")
+        with self.publishing("slow") as process:
             assert process.stdin is not None and process.stdout is not None
             for number in range(3):
                 process.stdin.write(b"line %d\n" % number)
@@ -112,13 +117,7 @@ class PublishTests(DaemonCase):
     def test_interrupted(self) -> None:
         """Ctrl-C ends the input: what was read is on disk, and told."""
         self.ctl("create", "slow")
-        with subprocess.Popen(
-            [sys.executable, "-m", "streamd.cli", "publish", "slow"],
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT), **environment(self.daemon)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ) as process:
-            self.addCleanup(process.kill)
+        with self.publishing("slow") as process:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write(b"whole\nhalf")
             process.stdin.flush()

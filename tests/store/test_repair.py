@@ -375,6 +375,36 @@ class CatalogTests(RepairCase):
             _, store = self.repair(Disk(), home, "in the WAL")
             self.assertEqual(contents(store), self.whole)
 
+    def test_earlier(self) -> None:
+        """The catalog is of an earlier time, its WAL being gone: packs that it does not know stay, and are saved."""
+        disk = SimulatedDisk()
+        store, writer = open_inline(disk, SETTINGS)
+        compactor = Compactor(disk, store)
+        earlier = b""
+        names = ("first", "second")
+        for name in names:
+            id = call(writer, store.create, name)
+            for number in range(40):
+                call(writer, store.append, id, Batch.of([b"%s %d " % (name.encode(), number) * 8]))
+            compactor.fold()
+            earlier = earlier or bytes(disk.content(f"{DIRECTORY}/catalog.sqlite"))
+        whole = contents(store)
+        result_of(store.close())
+        self.disk = disk
+        home = self.written()
+        with open(f"{home}/catalog.sqlite", "wb") as file:
+            file.write(earlier)
+        before = snapshot(Disk(), home)
+        error = self.assertRaises(StoreUnusable, open_inline, Disk(), SETTINGS, directory=home)
+        self.assertIn("the catalog is of an earlier time", str(error))
+        # What was only looked at has lost nothing.
+        self.assertLessEqual({name for name in before if "pack" in name}, set(snapshot(Disk(), home)))
+        _, store = self.repair(Disk(), home, "earlier")
+        found = contents(store)
+        self.assertEqual(found["first"][1], whole["first"][1])
+        (made_up,) = found.keys() - set(names)
+        self.assertEqual([record[0] for record in found[made_up][1]], [record[0] for record in whole["second"][1]])
+
     def check_saved(self, found: dict[str, Any], place: str) -> None:
         """Every record that a pack holds for one segment alone is there, under its name or a made-up one."""
         for name in ("a", "b"):
