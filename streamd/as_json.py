@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from json import JSONEncoder
+from typing import Final
 
 from streamd.batch import Batch
+
+_quoted: Final = JSONEncoder(ensure_ascii=False).encode
 
 
 def when(timestamp: int) -> str:
@@ -19,18 +20,19 @@ def when(timestamp: int) -> str:
 
 
 def json_lines(topic: str, number: int, timestamp: int, tag: int, batch: Batch) -> bytes:
-    """An object a line: topic, offset, timestamp, and the value as text or, where it is none, in base64."""
-    found = json_objects(topic, number, timestamp, tag, batch)
-    return "".join([json.dumps(each, ensure_ascii=False) + "\n" for each in found]).encode()
+    """An object a line: topic, offset, timestamp, and the value as text or, where it is none, in base64.
 
-
-def json_objects(topic: str, number: int, timestamp: int, tag: int, batch: Batch) -> Iterator[dict[str, Any]]:
-    """The records of a batch, one by one. Offsets count messages, as they do for SESP and in Spark."""
-    shared = {"timestamp": when(timestamp), **({"tag": tag} if tag else {})}
+    Offsets count records, as they do for SESP and in Spark.
+    """
+    # What is the same in all of them is put together once: one object after the other took six times as long.
+    begin = f'{{"topic": {_quoted(topic)}, "offset": '
+    shared = f', "timestamp": "{when(timestamp)}", ' + (f'"tag": {tag}, ' if tag else "")
+    lines = []
     for at, record in enumerate(batch.records(), number):
         data = bytes(record)
         try:
-            value = {"value": data.decode("utf-8")}
+            value = f'"value": {_quoted(data.decode("utf-8"))}'
         except UnicodeDecodeError:
-            value = {"value_base64": b64encode(data).decode()}
-        yield {"topic": topic, "offset": at, **shared, **value}
+            value = f'"value_base64": "{b64encode(data).decode()}"'
+        lines.append(f"{begin}{at}{shared}{value}}}\n")
+    return "".join(lines).encode()

@@ -4,7 +4,7 @@ _shtab_streamctl_config_subparsers=(check)
 _shtab_streamctl_pipeline_subparsers=(run check)
 _shtab_streamctl_subparsers=(topics info groups create delete seal truncate publish tail export top bench verify repair backup restore config archive pipeline)
 
-_shtab_streamctl_topics_option_strings=(-h --help --server --sesp --tls --ca --cert --key --path --json)
+_shtab_streamctl_topics_option_strings=(-h --help --server --sesp --tls --ca --cert --key --path --json --names)
 _shtab_streamctl_info_option_strings=(-h --help --server --sesp --tls --ca --cert --key --path --json)
 _shtab_streamctl_groups_option_strings=(-h --help --server --sesp --tls --ca --cert --key --path --json)
 _shtab_streamctl_create_option_strings=(-h --help --server --sesp --tls --ca --cert --key --json --exist-ok)
@@ -32,10 +32,12 @@ _shtab_streamctl_topics___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_topics___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_topics___key_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_topics___path_COMPGEN=_shtab_compgen_dirs
+_shtab_streamctl_info_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_info___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_info___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_info___key_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_info___path_COMPGEN=_shtab_compgen_dirs
+_shtab_streamctl_groups_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_groups___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_groups___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_groups___key_COMPGEN=_shtab_compgen_files
@@ -43,23 +45,29 @@ _shtab_streamctl_groups___path_COMPGEN=_shtab_compgen_dirs
 _shtab_streamctl_create___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_create___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_create___key_COMPGEN=_shtab_compgen_files
+_shtab_streamctl_delete_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_delete___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_delete___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_delete___key_COMPGEN=_shtab_compgen_files
+_shtab_streamctl_seal_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_seal___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_seal___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_seal___key_COMPGEN=_shtab_compgen_files
+_shtab_streamctl_truncate_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_truncate___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_truncate___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_truncate___key_COMPGEN=_shtab_compgen_files
+_shtab_streamctl_publish_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_publish_pos_1_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_publish___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_publish___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_publish___key_COMPGEN=_shtab_compgen_files
+_shtab_streamctl_tail_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_tail___ca_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_tail___cert_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_tail___key_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_tail___path_COMPGEN=_shtab_compgen_dirs
+_shtab_streamctl_export_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_export__o_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_export___output_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_export___ca_COMPGEN=_shtab_compgen_files
@@ -82,6 +90,7 @@ _shtab_streamctl_backup___path_COMPGEN=_shtab_compgen_dirs
 _shtab_streamctl_restore_pos_0_COMPGEN=_shtab_compgen_dirs
 _shtab_streamctl_restore_pos_1_COMPGEN=_shtab_compgen_dirs
 _shtab_streamctl_config_check_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_streamctl_archive_pos_0_COMPGEN=_streamctl_topics
 _shtab_streamctl_archive___path_COMPGEN=_shtab_compgen_dirs
 _shtab_streamctl_pipeline_run_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_streamctl_pipeline_check_pos_0_COMPGEN=_shtab_compgen_files
@@ -96,6 +105,7 @@ _shtab_streamctl_topics__h_nargs=0
 _shtab_streamctl_topics___help_nargs=0
 _shtab_streamctl_topics___tls_nargs=0
 _shtab_streamctl_topics___json_nargs=0
+_shtab_streamctl_topics___names_nargs=0
 _shtab_streamctl_info__h_nargs=0
 _shtab_streamctl_info___help_nargs=0
 _shtab_streamctl_info___tls_nargs=0
@@ -197,6 +207,17 @@ _shtab_streamctl__h_nargs=0
 _shtab_streamctl___help_nargs=0
 _shtab_streamctl___version_nargs=0
 
+
+
+_streamctl_topics() {
+  local name typed="${1//\\/}"
+  [[ "${COMP_WORDS[*]}" == *\ --@(server|sesp|tls|ca|path)* ]] && return
+  timeout 1 streamctl topics --names 2>/dev/null | while IFS= read -r name; do
+    if [[ "$name" == "${typed#[\'\"]}"* ]]; then
+      [[ "$typed" == [\'\"]* ]] && printf '%s\n' "$name" || printf '%q\n' "$name"
+    fi
+  done
+}
 
 _shtab_compgen_files() {
   compgen -f -- $1  # files

@@ -1,6 +1,11 @@
 # Generated from the parser of streamctl by shtab: make completion
 
 
+function _streamctl_topics
+  string match -qr -- '^--(server|sesp|tls|ca|path)' (commandline -opc); and return
+  timeout 1 streamctl topics --names 2>/dev/null
+end
+
 function _shtab_streamctl_scan
   set -g _shtab_streamctl_cmdpath ''
   set -g _shtab_streamctl_npos 0
@@ -59,6 +64,7 @@ complete -c streamctl -n '_shtab_streamctl_using topics' -l cert -xka "(__fish_c
 complete -c streamctl -n '_shtab_streamctl_using topics' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using topics' -l path -xka "(__fish_complete_directories)" -d 'read the files of this store, whether a daemon runs or not'
 complete -c streamctl -n '_shtab_streamctl_using topics' -l json -d 'print JSON'
+complete -c streamctl -n '_shtab_streamctl_using topics' -l names -d 'print the names alone, one a line'
 complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a info -d 'Tell all that is known of a topic.'
 complete -c streamctl -n '_shtab_streamctl_using info' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using info' -l server -x -d 'the daemon'"'"'s Pravega service (default: $STREAMD_SERVER or 127.0.0.1:12345)'
@@ -69,6 +75,7 @@ complete -c streamctl -n '_shtab_streamctl_using info' -l cert -xka "(__fish_com
 complete -c streamctl -n '_shtab_streamctl_using info' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using info' -l path -xka "(__fish_complete_directories)" -d 'read the files of this store, whether a daemon runs or not'
 complete -c streamctl -n '_shtab_streamctl_using info' -l json -d 'print JSON'
+complete -c streamctl -n '_shtab_streamctl_using info; and test $_shtab_streamctl_npos -eq 0' -ka "(_streamctl_topics)" -d TOPIC
 complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a groups -d 'List the reader groups of a topic.'
 complete -c streamctl -n '_shtab_streamctl_using groups' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using groups' -l server -x -d 'the daemon'"'"'s Pravega service (default: $STREAMD_SERVER or 127.0.0.1:12345)'
@@ -79,6 +86,7 @@ complete -c streamctl -n '_shtab_streamctl_using groups' -l cert -xka "(__fish_c
 complete -c streamctl -n '_shtab_streamctl_using groups' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using groups' -l path -xka "(__fish_complete_directories)" -d 'read the files of this store, whether a daemon runs or not'
 complete -c streamctl -n '_shtab_streamctl_using groups' -l json -d 'print JSON'
+complete -c streamctl -n '_shtab_streamctl_using groups; and test $_shtab_streamctl_npos -eq 0' -ka "(_streamctl_topics)" -d TOPIC
 complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a create -d 'Make topics.'
 complete -c streamctl -n '_shtab_streamctl_using create' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using create' -l server -x -d 'the daemon'"'"'s Pravega service (default: $STREAMD_SERVER or 127.0.0.1:12345)'
@@ -99,7 +107,8 @@ complete -c streamctl -n '_shtab_streamctl_using delete' -l cert -xka "(__fish_c
 complete -c streamctl -n '_shtab_streamctl_using delete' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using delete' -l json -d 'print what was done as JSON'
 complete -c streamctl -n '_shtab_streamctl_using delete' -l yes -d 'do not ask'
-complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a seal -d 'Let topics take no more messages.'
+complete -c streamctl -n '_shtab_streamctl_using delete; and test $_shtab_streamctl_npos -ge 0' -ka "(_streamctl_topics)" -d TOPIC
+complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a seal -d 'Let topics take no more records.'
 complete -c streamctl -n '_shtab_streamctl_using seal' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using seal' -l server -x -d 'the daemon'"'"'s Pravega service (default: $STREAMD_SERVER or 127.0.0.1:12345)'
 complete -c streamctl -n '_shtab_streamctl_using seal' -l sesp -x -d 'its SESP service (default: $STREAMD_SESP or port 4840 of the same host)'
@@ -108,7 +117,8 @@ complete -c streamctl -n '_shtab_streamctl_using seal' -l ca -xka "(__fish_compl
 complete -c streamctl -n '_shtab_streamctl_using seal' -l cert -xka "(__fish_complete_path (commandline -ct))" -d 'speak TLS, and show the certificate in this file'
 complete -c streamctl -n '_shtab_streamctl_using seal' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using seal' -l json -d 'print what was done as JSON'
-complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a truncate -d 'Drop the oldest messages of a topic.'
+complete -c streamctl -n '_shtab_streamctl_using seal; and test $_shtab_streamctl_npos -ge 0' -ka "(_streamctl_topics)" -d TOPIC
+complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a truncate -d 'Drop the oldest records of a topic.'
 complete -c streamctl -n '_shtab_streamctl_using truncate' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using truncate' -l server -x -d 'the daemon'"'"'s Pravega service (default: $STREAMD_SERVER or 127.0.0.1:12345)'
 complete -c streamctl -n '_shtab_streamctl_using truncate' -l sesp -x -d 'its SESP service (default: $STREAMD_SESP or port 4840 of the same host)'
@@ -117,12 +127,13 @@ complete -c streamctl -n '_shtab_streamctl_using truncate' -l ca -xka "(__fish_c
 complete -c streamctl -n '_shtab_streamctl_using truncate' -l cert -xka "(__fish_complete_path (commandline -ct))" -d 'speak TLS, and show the certificate in this file'
 complete -c streamctl -n '_shtab_streamctl_using truncate' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using truncate' -l json -d 'print what was done as JSON'
-complete -c streamctl -n '_shtab_streamctl_using truncate' -l before -x -d 'the first message that is kept'
+complete -c streamctl -n '_shtab_streamctl_using truncate' -l before -x -d 'the first record that is kept: first, end, an offset (1000), a time (2026-11-16T18:00, UTC), or so long ago: 90s, 10m, 2h, 1d'
+complete -c streamctl -n '_shtab_streamctl_using truncate; and test $_shtab_streamctl_npos -eq 0' -ka "(_streamctl_topics)" -d TOPIC
 complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a publish -d 'Publish each line of files, or of the standard input, to a topic. It ends when all is on disk.'
 complete -c streamctl -n '_shtab_streamctl_using publish' -s h -l help -d 'show this help message and exit'
-complete -c streamctl -n '_shtab_streamctl_using publish' -l whole -d 'each file is one message, whatever is in it'
+complete -c streamctl -n '_shtab_streamctl_using publish' -l whole -d 'each file is one record, whatever is in it'
 complete -c streamctl -n '_shtab_streamctl_using publish' -l create -d 'make the topic where it is not there'
-complete -c streamctl -n '_shtab_streamctl_using publish' -l message-bytes-max -x -d 'the largest message: what limits.message_bytes_max of the daemon is (default: 8m)'
+complete -c streamctl -n '_shtab_streamctl_using publish' -l message-bytes-max -x -d 'the largest record: what limits.message_bytes_max of the daemon is (default: 8m)'
 complete -c streamctl -n '_shtab_streamctl_using publish' -l no-progress -d 'show no progress bar'
 complete -c streamctl -n '_shtab_streamctl_using publish' -l json -d 'print what was published as JSON'
 complete -c streamctl -n '_shtab_streamctl_using publish' -l server -x -d 'the daemon'"'"'s Pravega service (default: $STREAMD_SERVER or 127.0.0.1:12345)'
@@ -131,15 +142,16 @@ complete -c streamctl -n '_shtab_streamctl_using publish' -l tls -d 'speak TLS t
 complete -c streamctl -n '_shtab_streamctl_using publish' -l ca -xka "(__fish_complete_path (commandline -ct))" -d 'speak TLS, and trust the certificates in this file alone'
 complete -c streamctl -n '_shtab_streamctl_using publish' -l cert -xka "(__fish_complete_path (commandline -ct))" -d 'speak TLS, and show the certificate in this file'
 complete -c streamctl -n '_shtab_streamctl_using publish' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
+complete -c streamctl -n '_shtab_streamctl_using publish; and test $_shtab_streamctl_npos -eq 0' -ka "(_streamctl_topics)" -d TOPIC
 complete -c streamctl -n '_shtab_streamctl_using publish; and test $_shtab_streamctl_npos -ge 1' -ka "(__fish_complete_path (commandline -ct))" -d '- is the standard input, as is no file at all'
-complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a tail -d 'Print the last 10 messages of a topic, or all from a place on. What a line can'"'"'t hold is escaped: \n, \xff.'
+complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a tail -d 'Print the last 10 records of a topic, or all from a place on. What a line can'"'"'t hold is escaped: \n, \xff.'
 complete -c streamctl -n '_shtab_streamctl_using tail' -s h -l help -d 'show this help message and exit'
-complete -c streamctl -n '_shtab_streamctl_using tail' -s f -l follow -d 'go on as messages come, until Ctrl-C'
+complete -c streamctl -n '_shtab_streamctl_using tail' -s f -l follow -d 'go on as records come, until Ctrl-C'
 complete -c streamctl -n '_shtab_streamctl_using tail' -l from -x -d 'first, end, an offset (1000), a time (2026-11-16T18:00, UTC), or so long ago: 90s, 10m, 2h, 1d'
-complete -c streamctl -n '_shtab_streamctl_using tail' -s n -l last -x -d 'the last N messages (default: 10)'
-complete -c streamctl -n '_shtab_streamctl_using tail' -s c -l count -x -d 'end after N messages'
-complete -c streamctl -n '_shtab_streamctl_using tail' -l raw -d 'the bytes as they are, with nothing between two messages'
-complete -c streamctl -n '_shtab_streamctl_using tail' -l json -d 'print a JSON object for each message, one a line'
+complete -c streamctl -n '_shtab_streamctl_using tail' -s n -l last -x -d 'the last N records (default: 10)'
+complete -c streamctl -n '_shtab_streamctl_using tail' -s c -l count -x -d 'end after N records'
+complete -c streamctl -n '_shtab_streamctl_using tail' -l raw -d 'the bytes as they are, with nothing between two records'
+complete -c streamctl -n '_shtab_streamctl_using tail' -l json -d 'print a JSON object for each record, one a line'
 complete -c streamctl -n '_shtab_streamctl_using tail' -l server -x -d 'the daemon'"'"'s Pravega service (default: $STREAMD_SERVER or 127.0.0.1:12345)'
 complete -c streamctl -n '_shtab_streamctl_using tail' -l sesp -x -d 'its SESP service (default: $STREAMD_SESP or port 4840 of the same host)'
 complete -c streamctl -n '_shtab_streamctl_using tail' -l tls -d 'speak TLS to both'
@@ -147,7 +159,8 @@ complete -c streamctl -n '_shtab_streamctl_using tail' -l ca -xka "(__fish_compl
 complete -c streamctl -n '_shtab_streamctl_using tail' -l cert -xka "(__fish_complete_path (commandline -ct))" -d 'speak TLS, and show the certificate in this file'
 complete -c streamctl -n '_shtab_streamctl_using tail' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using tail' -l path -xka "(__fish_complete_directories)" -d 'read the files of this store, whether a daemon runs or not'
-complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a export -d 'Write the messages of topics as JSON lines or as Parquet, up to those that are there now.'
+complete -c streamctl -n '_shtab_streamctl_using tail; and test $_shtab_streamctl_npos -eq 0' -ka "(_streamctl_topics)" -d TOPIC
+complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a export -d 'Write the records of topics as JSON lines or as Parquet, up to those that are there now.'
 complete -c streamctl -n '_shtab_streamctl_using export' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using export' -l format -xka "jsonl parquet" -d '(default: jsonl)'
 complete -c streamctl -n '_shtab_streamctl_using export' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'where to (default: standard output, JSON lines only)'
@@ -161,6 +174,7 @@ complete -c streamctl -n '_shtab_streamctl_using export' -l ca -xka "(__fish_com
 complete -c streamctl -n '_shtab_streamctl_using export' -l cert -xka "(__fish_complete_path (commandline -ct))" -d 'speak TLS, and show the certificate in this file'
 complete -c streamctl -n '_shtab_streamctl_using export' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using export' -l path -xka "(__fish_complete_directories)" -d 'read the files of this store, whether a daemon runs or not'
+complete -c streamctl -n '_shtab_streamctl_using export; and test $_shtab_streamctl_npos -ge 0' -ka "(_streamctl_topics)" -d TOPIC
 complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a top -d 'Show the busiest topics, and what comes to them in a second, until Ctrl-C.'
 complete -c streamctl -n '_shtab_streamctl_using top' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using top' -l interval -x -d '(default: 1.0)'
@@ -174,13 +188,13 @@ complete -c streamctl -n '_shtab_streamctl_using top' -l ca -xka "(__fish_comple
 complete -c streamctl -n '_shtab_streamctl_using top' -l cert -xka "(__fish_complete_path (commandline -ct))" -d 'speak TLS, and show the certificate in this file'
 complete -c streamctl -n '_shtab_streamctl_using top' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'the key to it (default: in the same file)'
 complete -c streamctl -n '_shtab_streamctl_using top' -l path -xka "(__fish_complete_directories)" -d 'read the files of this store, whether a daemon runs or not'
-complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a bench -d 'Publish as fast as it goes, one message at a time, and read it all back. Without --server, on a daemon of its own.'
+complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a bench -d 'Publish as fast as it goes, one record at a time, and read it all back. Without --server, on a daemon of its own.'
 complete -c streamctl -n '_shtab_streamctl_using bench' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using bench' -l seconds -x -d 'for each of the two writes (default: 15)'
-complete -c streamctl -n '_shtab_streamctl_using bench' -l size -x -d 'of a message (100)'
+complete -c streamctl -n '_shtab_streamctl_using bench' -l size -x -d 'of a record (default: 100)'
 complete -c streamctl -n '_shtab_streamctl_using bench' -l dir -xka "(__fish_complete_directories)" -d 'where its store is made (default: the working directory)'
 complete -c streamctl -n '_shtab_streamctl_using bench' -l json -d 'print what was measured as JSON'
-complete -c streamctl -n '_shtab_streamctl_using bench' -l server -x -d 'the daemon'"'"'s Pravega service (default: $STREAMD_SERVER or 127.0.0.1:12345)'
+complete -c streamctl -n '_shtab_streamctl_using bench' -l server -x -d 'measure this daemon, by its Pravega service, not one of its own'
 complete -c streamctl -n '_shtab_streamctl_using bench' -l sesp -x -d 'its SESP service (default: $STREAMD_SESP or port 4840 of the same host)'
 complete -c streamctl -n '_shtab_streamctl_using bench' -l tls -d 'speak TLS to both'
 complete -c streamctl -n '_shtab_streamctl_using bench' -l ca -xka "(__fish_complete_path (commandline -ct))" -d 'speak TLS, and trust the certificates in this file alone'
@@ -231,6 +245,7 @@ complete -c streamctl -n '_shtab_streamctl_using archive' -l on-data-loss -xka "
 complete -c streamctl -n '_shtab_streamctl_using archive' -l json -d 'print what was done as JSON'
 complete -c streamctl -n '_shtab_streamctl_using archive' -l master -x -d 'the Spark cluster (default: local[*])'
 complete -c streamctl -n '_shtab_streamctl_using archive' -l conf -x -d 'a setting of Spark; may be given more than once'
+complete -c streamctl -n '_shtab_streamctl_using archive; and test $_shtab_streamctl_npos -ge 0' -ka "(_streamctl_topics)" -d 'a topic, or a pattern such as '"'"'logs.*'"'"''
 complete -c streamctl -n '_shtab_streamctl_using; and test $_shtab_streamctl_npos -eq 0' -a pipeline -d 'Run or check a pipeline.'
 complete -c streamctl -n '_shtab_streamctl_using pipeline' -s h -l help -d 'show this help message and exit'
 complete -c streamctl -n '_shtab_streamctl_using pipeline; and test $_shtab_streamctl_npos -eq 0' -a run -d 'Run a pipeline, from where it was, until SIGTERM or Ctrl-C.'

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Final
 
 from streamd import __version__
-from streamd.cli.command import FAILED, INTERRUPTED, CommandError
+from streamd.cli.command import FAILED, INTERRUPTED, CommandError, explained
 
 FAMILIES: Final = (
     "streamd.cli.topics",
@@ -71,6 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python would complain of it once more when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return FAILED
+    except OSError as error:
+        print(f"streamctl: {explained(error)}", file=sys.stderr)
+        _forget_output()
+        return FAILED
+
+
+def _forget_output() -> None:
+    """What is still to be written would fail once more when Python ends, with complaints of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -38,6 +38,8 @@ def own_daemon(directory: str) -> Iterator[tuple[str, str]]:
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             cwd=sockets,
+            # Ctrl-C is for us alone: we end it.
+            start_new_session=True,
             text=True,
         ) as process:
             try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import re
 from typing import Any, Final
 
@@ -22,6 +24,15 @@ SPARK: Final = "pip install 'streamd[spark]', or Debian's package streamd-spark"
 SERVER: Final = "127.0.0.1:12345"
 """Where a daemon that was told nothing else serves Pravega, and with it tools."""
 
+_NEXT: Final = {
+    errno.EACCES: ": become the user whose file it is, or root",
+    errno.EPERM: ": become the user whose file it is, or root",
+    errno.ENOSPC: ": make room there, and do it again",
+    errno.EDQUOT: ": make room there, and do it again",
+    errno.EROFS: ": give a place that can be written to",
+    errno.EIO: ": the disk fails, see dmesg",
+}
+
 _SIZE: Final = re.compile(r"([0-9]{1,12})([kmg]?)", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -32,6 +43,12 @@ class CommandError(Exception):
     def __init__(self, text: str, status: int = FAILED) -> None:
         super().__init__(text)
         self.status = status
+
+
+def explained(error: OSError) -> str:
+    """What the system has against it, and what to do next."""
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    return f"{where}{error.strerror or error}{_NEXT.get(error.errno or 0, '')}"
 
 
 def print_json(value: Any) -> None:

@@ -16,6 +16,40 @@ from streamd.cli import parser
 FILES: Final = {"bash": "streamctl.bash", "zsh": "_streamctl", "fish": "streamctl.fish"}
 """What each shell's completion is called: where these shells look, the name counts."""
 
+TOPICS: Final = {
+    "bash": "_streamctl_topics",
+    "zsh": "_streamctl_topics",
+    "fish": "(_streamctl_topics)",
+    "preamble": {
+        "bash": r"""
+_streamctl_topics() {
+  local name typed="${1//\\/}"
+  [[ "${COMP_WORDS[*]}" == *\ --@(server|sesp|tls|ca|path)* ]] && return
+  timeout 1 streamctl topics --names 2>/dev/null | while IFS= read -r name; do
+    if [[ "$name" == "${typed#[\'\"]}"* ]]; then
+      [[ "$typed" == [\'\"]* ]] && printf '%s\n' "$name" || printf '%q\n' "$name"
+    fi
+  done
+}""",
+        "zsh": r"""
+_streamctl_topics() {
+  local -a names
+  (( ${words[(I)--(server|sesp|tls|ca|path)*]} )) && return 1
+  names=("${(@f)$(timeout 1 streamctl topics --names 2>/dev/null)}")
+  [[ -n "$names" ]] && compadd -a names
+}""",
+        "fish": r"""
+function _streamctl_topics
+  string match -qr -- '^--(server|sesp|tls|ca|path)' (commandline -opc); and return
+  timeout 1 streamctl topics --names 2>/dev/null
+end""",
+    },
+}
+"""How each shell comes by the names of topics: from the daemon that is there without options; from none, no names.
+
+It has a second for that, which is more than enough but where there are tens of thousands.
+"""
+
 _HEAD: Final = "# Generated from the parser of streamctl by shtab: make completion"
 
 
@@ -24,10 +58,12 @@ def completion(shell: str) -> str:
     import shtab
 
     made = parser()
-    for each in _actions(made):
-        if each.metavar in ("FILE", "DIR", "BACKUP"):
+    known = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "BACKUP": shtab.DIRECTORY, "TOPIC": TOPICS}
+    for command, each in _actions(made):
+        # What is made has a name that is new.
+        if isinstance(each.metavar, str) and each.metavar in known and (command, each.metavar) != ("create", "TOPIC"):
             # An attribute of shtab's own, which argparse knows nothing of.
-            vars(each)["complete"] = shtab.FILE if each.metavar == "FILE" else shtab.DIRECTORY
+            vars(each)["complete"] = known[each.metavar]
     # Without its comments, which speak of another way of installing it.
     lines = [line.rstrip() for line in shtab.complete(made, shell).splitlines() if not line.lstrip().startswith("# ")]
     # zsh looks at the first line.
@@ -35,10 +71,10 @@ def completion(shell: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _actions(made: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Every option and argument, of every command."""
+def _actions(made: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Every option and argument, of every command, with the last word of that."""
     for each in made._actions:
-        yield each
+        yield made.prog.split()[-1], each
         if isinstance(each, argparse._SubParsersAction):
             for command in each.choices.values():
                 yield from _actions(command)

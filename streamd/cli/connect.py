@@ -8,29 +8,35 @@ from __future__ import annotations
 
 import argparse
 import os
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from streamd.cli.command import FAILED, SERVER, UNAVAILABLE, USAGE, CommandError
-from streamd.client.address import TcpAddress, parse_address
+from streamd.client.address import UnixAddress, parse_address
 from streamd.client.blocking import PravegaClient, SespClient, StorageClient
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken, Refused, Timeout
 from streamd.client.storage import StorageTruncated
 from streamd.client.target import Options
+from streamd.client.tls import client_context
 
 SESP_PORT: Final = 4840
 """Where a daemon that was told nothing else serves SESP."""
 
+# Something else that listens there may wait for us to say more.
+_GREETING_SECONDS_MAX: Final = 10.0
+
+_NOT_THERE: Final = "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one"
+_THERE: Final = "there is such a topic already: choose another name, or give --exist-ok"
+
 _WHAT_NEXT: Final = {
-    "NoSuchSegment": "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one",
-    "NoSuchTopicExists": "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one",
-    "AlreadyExists": "there is such a topic already",
-    "SegmentExists": "there is such a topic already",
-    "SegmentAlreadyExists": "there is such a topic already",
-    "TopicSealed": "the topic is sealed and takes no more messages: publish to another one",
-    "SegmentIsSealed": "the topic is sealed and takes no more messages: publish to another one",
+    "NoSuchSegment": _NOT_THERE,
+    "NoSuchTopicExists": _NOT_THERE,
+    "AlreadyExists": _THERE,
+    "SegmentExists": _THERE,
+    "SegmentAlreadyExists": _THERE,
+    "TopicSealed": "the topic is sealed and takes no more records: publish to another one",
+    "SegmentIsSealed": "the topic is sealed and takes no more records: publish to another one",
     "InvalidData": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
     "BadName": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
     "ReadOnly": "the daemon takes no writes now: its disk is full, or it is stopping. Free some room",
@@ -54,11 +60,12 @@ _TLS_WHAT_NEXT: Final = (
 )
 
 
-def add_server_options(parser: argparse.ArgumentParser) -> None:
+_SERVER_HELP: Final = f"the daemon's Pravega service (default: $STREAMD_SERVER or {SERVER})"
+
+
+def add_server_options(parser: argparse.ArgumentParser, server_help: str = _SERVER_HELP) -> None:
     """Options of every command that talks to a daemon."""
-    parser.add_argument(
-        "--server", metavar="ADDRESS", help=f"the daemon's Pravega service (default: $STREAMD_SERVER or {SERVER})"
-    )
+    parser.add_argument("--server", metavar="ADDRESS", help=server_help)
     parser.add_argument(
         "--sesp",
         metavar="ADDRESS",
@@ -80,9 +87,9 @@ def sesp_address(options: argparse.Namespace) -> str:
     if given := options.sesp or os.environ.get("STREAMD_SESP"):
         return _checked("--sesp", given)
     server = parse_address(server_address(options))
-    if not isinstance(server, TcpAddress):
+    if isinstance(server, UnixAddress):
         raise CommandError(f"this command speaks SESP too: with --server {server}, give its address as --sesp", USAGE)
-    return str(TcpAddress(server.host, SESP_PORT))
+    return str(server._replace(port=SESP_PORT))
 
 
 def _checked(option: str, address: str) -> str:
@@ -98,34 +105,19 @@ def _settings(options: argparse.Namespace) -> Options:
     if not options.tls and options.ca is None and options.cert is None:
         return {}
     try:
-        context = ssl.create_default_context(cafile=options.ca)
-    except OSError as error:
-        raise CommandError(f"--ca {options.ca}: {error.strerror or error}", USAGE)
-    if options.cert is not None:
-        try:
-            # Who has a key with a password is not asked for it: a command may have nobody to ask.
-            context.load_cert_chain(options.cert, options.key, password=_no_password)
-        except ssl.SSLError:
-            where = f"in {options.key}" if options.key is not None else "in the same file (else give --key)"
-            raise CommandError(
-                f"--cert {options.cert}: expected a certificate in it, and its key {where}, as PEM", USAGE
-            )
-        except OSError as error:
-            files = " or ".join(each for each in (options.cert, options.key) if each is not None)
-            raise CommandError(f"--cert, --key: {files}: {error.strerror}", USAGE)
-    return {"ssl_context": context}
-
-
-def _no_password() -> str:
-    raise CommandError("--key: the key has a password: give one without ('openssl pkey' takes it off)", USAGE)
+        return {"ssl_context": client_context(options.ca, options.cert, options.key)}
+    except ClientError as error:
+        raise CommandError(f"TLS: {error}", USAGE)
 
 
 @contextmanager
 def storage(options: argparse.Namespace) -> Iterator[StorageClient]:
     """The daemon's segments and records."""
     address, settings = server_address(options), _settings(options)
-    with answered(address, settings), StorageClient(address, **settings) as client:
-        yield client
+    with answered(address, settings):
+        _greet(address, settings)
+        with StorageClient(address, **settings) as client:
+            yield client
 
 
 @contextmanager
@@ -140,38 +132,61 @@ def sesp(options: argparse.Namespace) -> Iterator[SespClient]:
 def pravega(options: argparse.Namespace) -> Iterator[PravegaClient]:
     """Who writes events, each once."""
     address, settings = server_address(options), _settings(options)
-    with answered(address, settings), PravegaClient(address, **settings) as client:
-        yield client
+    with answered(address, settings):
+        _greet(address, settings)
+        with PravegaClient(address, **settings) as client:
+            yield client
 
 
-def _how_to_connect(error: str, settings: Options) -> str:
-    if "ssl_context" in settings:
+def _greet(address: str, settings: Options) -> None:
+    """Whether streamd is there: who writes would try again and again, and others wait long for an answer."""
+    patient: Options = {**settings, "reply_seconds_max": _GREETING_SECONDS_MAX}
+    with PravegaClient(address, **patient) as client:
+        client.ping()
+
+
+@contextmanager
+def about(topic: str) -> Iterator[None]:
+    """What the daemon refuses in here is said of this topic."""
+    try:
+        yield
+    except Refused as error:
+        raise CommandError(f"{topic}: {_what_next(error)}", FAILED)
+
+
+def _what_next(error: Refused) -> str:
+    return _WHAT_NEXT.get(error.reason, f"the daemon refused: {error}")
+
+
+def _how_to_connect(error: str, is_tls: bool) -> str:
+    if is_tls:
         for said, hint in _TLS_WHAT_NEXT:
             if said in error:
                 return hint[0].upper() + hint[1:]
     hint = "Is the daemon running, and is this its address? 'listens on' in its log tells"
-    return hint if "ssl_context" in settings else f"{hint}. Or does it speak TLS there (--ca)?"
+    return hint if is_tls else f"{hint}. Or does it speak TLS there (--ca)?"
 
 
 @contextmanager
 def answered(address: str, settings: Options) -> Iterator[None]:
     """What a daemon refuses, or the want of one, becomes one line with what to do next."""
+    is_tls = "ssl_context" in settings or address.startswith("tls:")
     try:
         yield
     except StorageTruncated as error:
-        raise CommandError(f"these messages are gone; the first that is there is {error.number}: give --from 'first'")
+        raise CommandError(f"these records are gone; the first that is there is {error.number}: give --from 'first'")
     except Refused as error:
-        raise CommandError(_WHAT_NEXT.get(error.reason, f"the daemon refused: {error}"), FAILED)
+        raise CommandError(_what_next(error), FAILED)
     except ProtocolBroken as error:
         raise CommandError(
             f"what answers at {address} is not that service of streamd: see 'listens on' in its log ({error})",
             UNAVAILABLE,
         )
     except Timeout as error:
-        more = ", or does it not speak TLS there" if "ssl_context" in settings else ""
-        raise CommandError(f"{error}: is it very busy, or stopped{more}?", UNAVAILABLE)
+        reasons = f"it is very busy or stopped, {'does not speak TLS there, ' if is_tls else ''}or something else"
+        raise CommandError(f"{error}: {reasons} listens there: see 'listens on' in its log", UNAVAILABLE)
     except ConnectionLost as error:
-        raise CommandError(f"{error}. {_how_to_connect(str(error), settings)}", UNAVAILABLE)
+        raise CommandError(f"{error}. {_how_to_connect(str(error), is_tls)}", UNAVAILABLE)
     except ClientError as error:
         raise CommandError(str(error))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""``streamctl export``: the messages of topics as JSON lines or as Parquet."""
+"""``streamctl export``: the records of topics as JSON lines or as Parquet."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from streamd.cli.command import SPARK, UNAVAILABLE, USAGE, CommandError, print_json
-from streamd.cli.messages import json_lines
 from streamd.cli.places import END, FIRST, PLACE_HELP, place
-from streamd.cli.show import Advance, progress
+from streamd.cli.records import json_lines
+from streamd.cli.show import Advance, counted, numbers, progress
 from streamd.cli.source import add_source_options, source
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def add(commands: Any) -> None:
     """Put the command on the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "export",
-        help="write the messages of topics to a file",
-        description="Write the messages of topics as JSON lines or as Parquet, up to those that are there now.",
+        help="write the records of topics to a file",
+        description="Write the records of topics as JSON lines or as Parquet, up to those that are there now.",
     )
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
     parser.add_argument("--format", choices=("jsonl", "parquet"), default="jsonl", help="(default: %(default)s)")
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
             ranges.append((info, options.first.of(found, info), min(options.end.of(found, info), info.number)))
         total = sum(max(end - first, 0) for _, first, end in ranges)
         with (
-            progress("export", total, is_bytes=False, wanted=options.output is not None) as advance,
+            progress("export", total, shown=numbers, wanted=options.output is not None) as advance,
             _output(options.output) as file,
         ):
             write = _write_parquet if options.format == "parquet" else _write_json
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json([{"topic": each.name, "first_offset": first, "next_offset": end} for each, first, end in ranges])
     elif options.output is not None:
-        print(f"{options.output}: {total:,} messages")
+        print(f"{options.output}: {counted(total, 'record')}")
     return 0
 
 
@@ -76,7 +76,7 @@ def _output(path: str | None) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-            raise CommandError(f"{path}: {error.strerror or error}")
+            raise CommandError(f"{path}: {error.strerror or error}. Nothing was left there")
         raise
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.cli.command import FAILED, CommandError, print_json
-from streamd.cli.show import Advance, amount, print_table, progress, say
+from streamd.cli.show import Advance, Size, amount, counted, print_table, progress, say
 from streamd.cli.source import readable
 from streamd.cli.values import positive
 
@@ -63,6 +64,9 @@ def verify(options: argparse.Namespace) -> int:
     """Exit status 0: sound; 1: damaged."""
     if options.backup is not None:
         return _verify_backup(options)
+    with readable():
+        if not {"identity", "journal"}.intersection(os.listdir(options.path)):
+            raise CommandError(f"{options.path}: there is no store here. Give the data directory of a daemon as --path")
     problems = _problems(options.path, wanted=not options.no_progress)
     return _report(options.path, problems, as_json=options.json)
 
@@ -71,7 +75,14 @@ def _problems(path: str, *, wanted: bool) -> list[Problem]:
     from streamd.store.disk import Disk
     from streamd.store.verify import verify as check
 
-    with progress("verify", 100, is_bytes=False, wanted=wanted) as advance:
+    with _checking(wanted=wanted) as show:
+        return check(Disk(), path, show)
+
+
+@contextmanager
+def _checking(*, wanted: bool) -> Iterator[Callable[[Progress], None]]:
+    """Shows how far a check has come."""
+    with progress("verify", 100, shown=lambda percent: f"{percent:.0f} %", rate=False, wanted=wanted) as advance:
         shown = 0
 
         def show(now: Progress) -> None:
@@ -80,7 +91,7 @@ def _problems(path: str, *, wanted: bool) -> list[Problem]:
             advance(percent - shown)
             shown = percent
 
-        return check(Disk(), path, show)
+        yield show
 
 
 def _report(path: str, problems: list[Problem], *, as_json: bool) -> int:
@@ -96,7 +107,7 @@ def _report(path: str, problems: list[Problem], *, as_json: bool) -> int:
     else:
         for each in problems:
             print(each)
-        print(f"{path}: {damaged} damaged places" if damaged else f"{path}: sound")
+        print(f"{path}: {counted(damaged, 'damaged place')}" if damaged else f"{path}: sound")
     if damaged:
         say("restore a backup with 'streamctl restore', or see what 'streamctl repair' can save")
     return FAILED if damaged else 0
@@ -128,7 +139,8 @@ def repair(options: argparse.Namespace) -> int:
     from streamd.store.repair import Repair
 
     with readable(), Repair(Disk(), options.path) as found:
-        steps = found.examine()
+        with _checking(wanted=not options.no_progress) as show:
+            steps = found.examine(show)
         if not options.json:
             for step in steps:
                 print(step)
@@ -169,7 +181,7 @@ def backup(options: argparse.Namespace) -> int:
     if options.list:
         with readable():
             return _list(Backup(disk, options.to).manifests(), as_json=options.json)
-    with readable(), ExitStack() as stack:
+    with readable(options.to), ExitStack() as stack:
         bars: list[Advance] = []
 
         def expect(total: int) -> None:
@@ -196,7 +208,7 @@ def _list(manifests: list[Manifest], *, as_json: bool) -> int:
     if as_json:
         print_json([_told(each) for each in manifests])
     else:
-        rows = [(each.name, each.sequence, amount(each.size), len(each.packs)) for each in manifests]
+        rows = [(each.name, each.sequence, Size(each.size), len(each.packs)) for each in manifests]
         print_table(("snapshot", "sequence", "size", "packs"), rows)
     return 0
 
@@ -209,7 +221,7 @@ def restore(options: argparse.Namespace) -> int:
     from streamd.store.disk import Disk
 
     disk = Disk()
-    with readable():
+    with readable(options.to):
         found = Backup(disk, options.backup)
         manifest = choose(found, options.snapshot)
         with progress("restore", manifest.size, wanted=not options.no_progress) as advance:

@@ -26,7 +26,7 @@ class Place(NamedTuple):
     is_first: bool = False
 
     def of(self, source: Source, info: Info) -> int:
-        """The message that is meant, in a topic."""
+        """The record that is meant, in a topic."""
         if self.is_first:
             return info.first_number
         if self.timestamp is not None:

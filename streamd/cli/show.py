@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unicodedata import combining, east_asian_width
 
 from streamd.as_json import when
 
@@ -16,18 +17,33 @@ Advance = Callable[[int], None]
 """Told how much more is done."""
 
 
+class Size(int):
+    """A number of bytes in a table."""
+
+
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns under their names: numbers to the right, all else to the left; nothing is cut."""
     found = list(rows)
-    cells = [[each if isinstance(each, str) else f"{each:,}" for each in row] for row in found]
-    right = [all(isinstance(row[at], int) for row in found) for at in range(len(head))]
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    cells = [[_cell(each) for each in row] for row in found]
+    right = [bool(found) and all(isinstance(row[at], int) for row in found) for at in range(len(head))]
+    widths = [max(map(width, column)) for column in zip(head, *cells, strict=True)]
     for row in [list(head), *cells]:
         line = [
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(row, widths, right, strict=True)
+            " " * (room - width(cell)) + cell if to_right else cell + " " * (room - width(cell))
+            for cell, room, to_right in zip(row, widths, right, strict=True)
         ]
         print("  ".join(line).rstrip())
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, str) else amount(value) if isinstance(value, Size) else f"{value:,}"
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a text takes: some characters take two, some none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def amount(size: float) -> str:
@@ -39,12 +55,17 @@ def amount(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
+def counted(count: int, what: str) -> str:
+    """So many of something."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def described(info: Info) -> dict[str, Any]:
-    """A topic as JSON has it. Offsets count messages, as they do for SESP and in Spark."""
+    """A topic as JSON has it. Offsets count records, as they do for SESP and in Spark."""
     return {
         "name": info.name,
         "id": info.id,
-        "messages": info.records,
+        "records": info.records,
         "first_offset": info.first_number,
         "next_offset": info.number,
         "bytes": info.bytes,
@@ -55,27 +76,40 @@ def described(info: Info) -> dict[str, Any]:
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, is_bytes: bool = True, wanted: bool = True) -> Iterator[Advance]:
-    """A progress bar on standard error, where somebody sits there. `total` is None where nobody knows it."""
+def progress(
+    what: str, total: int | None, *, shown: Callable[[float], str] = amount, rate: bool = True, wanted: bool = True
+) -> Iterator[Advance]:
+    """A progress bar on standard error, where somebody sits there. `total` is None where nobody knows it.
+
+    `shown` says amounts as people read them; `rate` tells how much comes in a second, too.
+    """
     if not wanted or not sys.stderr.isatty():
         yield lambda more: None
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+    from rich.text import Text
 
-    amounts = [DownloadColumn(binary_units=True), TransferSpeedColumn()] if is_bytes else [MofNCompleteColumn()]
-    columns = [TextColumn("{task.description}"), BarColumn(), *amounts, TimeRemainingColumn()]
+    class Done(ProgressColumn):
+        """How much is done, of how much, and how fast."""
+
+        def render(self, task: Task) -> Text:
+            of = "" if task.total is None else f" of {shown(task.total)}"
+            speed = f", {shown(task.speed)}/s" if rate and task.speed else ""
+            return Text(f"{shown(task.completed)}{of}{speed}")
+
+    # Less than 80 columns in all: in a full line the ^C that a terminal shows would go to the next one, and stay.
+    done = Done(Column(no_wrap=True))
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(20), done, TimeRemainingColumn()]
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda more: bar.advance(task, more)
+
+
+def numbers(count: float) -> str:
+    """A number of records, or of anything."""
+    return f"{count:,.0f}"
 
 
 def say(text: str) -> None:

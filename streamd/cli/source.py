@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
-from streamd.cli.command import CommandError
-from streamd.cli.connect import add_server_options, storage
+from streamd.cli.command import CommandError, explained
+from streamd.cli.connect import about, add_server_options, storage
 
 if TYPE_CHECKING:
     from streamd.client.blocking import StorageClient
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Topics and their messages, as of the last `refresh` or later."""
+    """Topics and their records, as of the last `refresh` or later."""
 
     def refresh(self) -> None:
         """See what has come since."""
@@ -32,10 +32,10 @@ class Source(Protocol):
         """One of them."""
 
     def number_at(self, which: int, timestamp: int, /) -> int:
-        """The first message of this time (microseconds since 1970) or later; the next number where none is."""
+        """The first record of this time (microseconds since 1970) or later; the next number where none is."""
 
     def read(self, which: int, first: int, end: int | None = None, /) -> Iterator[Run]:
-        """Messages `first` to `end` (not included; None: all there are now)."""
+        """Records `first` to `end` (not included; None: all there are now)."""
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,8 @@ def source(options: argparse.Namespace) -> Iterator[Source]:
 
 
 @contextmanager
-def readable() -> Iterator[None]:
-    """What is wrong with a store's files becomes one line with what to do next."""
+def readable(target: str | None = None) -> Iterator[None]:
+    """What is wrong with a store's files becomes one line with what to do next. `target` is where is written to."""
     from streamd.store.errors import NoSuchSegment, NotAStore, ReadFailed, RecordsTruncated, StoreError, StoreUnusable
 
     try:
@@ -68,16 +68,24 @@ def readable() -> Iterator[None]:
         # Not the store: whoever reads what is printed has left.
         raise
     except NoSuchSegment as error:
-        raise CommandError(f"there is no topic {error}: 'streamctl topics' with the same --path lists them")
+        raise CommandError(f"{error}: there is no such topic: 'streamctl topics' with the same --path lists them")
     except RecordsTruncated as error:
         raise CommandError(
-            f"these messages are gone; the first that is there is {error.first_number}: give --from 'first'"
+            f"these records are gone; the first that is there is {error.first_number}: give --from 'first'"
         )
     except NotAStore as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise CommandError(explained(error.__cause__))
         raise CommandError(f"{error}. Give the data directory of a daemon as --path")
     except ReadFailed as error:
         raise CommandError(f"{error}: 'streamctl verify' finds all that is damaged")
-    except (StoreError, StoreUnusable, OSError) as error:
+    except OSError as error:
+        # One that names no file came from a write.
+        where = f"{target}: " if error.filename is None and target is not None else ""
+        raise CommandError(where + explained(error))
+    except (StoreError, StoreUnusable) as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise CommandError(explained(error.__cause__))
         raise CommandError(str(error))
 
 
@@ -86,9 +94,14 @@ class _Daemon:
 
     def __init__(self, client: StorageClient) -> None:
         self.segments = client.segments
-        self.segment = client.segment
+        self._segment = client.segment
         self.number_at = client.number_at
         self.read = client.read
+
+    def segment(self, which: str | int) -> Info:
+        """One of them."""
+        with about(which) if isinstance(which, str) else nullcontext():
+            return self._segment(which)
 
     def refresh(self) -> None:
         """Nothing is kept here."""

@@ -1,4 +1,4 @@
-"""``streamctl tail``: the messages of a topic, from a place on, and as they come."""
+"""``streamctl tail``: the records of a topic, from a place on, and as they come."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from streamd.cli.messages import json_lines, raw_bytes, text_lines
 from streamd.cli.places import PLACE_HELP, place
+from streamd.cli.records import json_lines, raw_bytes, terminal_lines, text_lines
 from streamd.cli.source import add_source_options, source
 from streamd.cli.values import whole
 
@@ -25,26 +25,26 @@ def add(commands: Any) -> None:
     """Put the command on the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "tail",
-        help="print the messages of a topic",
-        description=f"Print the last {_LAST} messages of a topic, or all from a place on. What a line can't hold is "
+        help="print the records of a topic",
+        description=f"Print the last {_LAST} records of a topic, or all from a place on. What a line can't hold is "
         "escaped: \\n, \\xff.",
     )
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as messages come, until Ctrl-C")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as records come, until Ctrl-C")
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--from", dest="first", type=place, metavar="PLACE", help=PLACE_HELP.replace("%", "%%"))
-    begin.add_argument("-n", "--last", type=whole, metavar="N", help=f"the last N messages (default: {_LAST})")
-    parser.add_argument("-c", "--count", type=whole, metavar="N", help="end after N messages")
+    begin.add_argument("-n", "--last", type=whole, metavar="N", help=f"the last N records (default: {_LAST})")
+    parser.add_argument("-c", "--count", type=whole, metavar="N", help="end after N records")
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--raw", action="store_true", help="the bytes as they are, with nothing between two messages")
-    shape.add_argument("--json", action="store_true", help="print a JSON object for each message, one a line")
+    shape.add_argument("--raw", action="store_true", help="the bytes as they are, with nothing between two records")
+    shape.add_argument("--json", action="store_true", help="print a JSON object for each record, one a line")
     add_source_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print messages."""
-    shape: Callable[[Run], bytes] = text_lines
+    """Print records."""
+    shape: Callable[[Run], bytes] = terminal_lines if sys.stdout.isatty() else text_lines
     if options.raw:
         shape = raw_bytes
     elif options.json:

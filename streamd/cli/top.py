@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamd.cli.command import print_json
-from streamd.cli.show import amount, print_table
+from streamd.cli.show import Size, amount, counted, print_table
 from streamd.cli.source import add_source_options, source
 from streamd.cli.values import positive, seconds
 
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 
 _INTERVAL_SECONDS: Final = 1.0
 _ROWS: Final = 20
+# The title, the frame, the names of the columns and the line below all.
+_LINES: Final = 6
 
 
 class Rate(NamedTuple):
     """What came to a topic between two looks."""
 
     name: str
-    messages: float
+    records: float
     """In a second, as the bytes."""
     bytes: float
     held: int
-    """How many messages it has."""
+    """How many records it has."""
 
 
 def add(commands: Any) -> None:
@@ -61,7 +63,9 @@ def run(options: argparse.Namespace) -> int:
             live = stack.enter_context(Live(auto_refresh=False, screen=True))
         for rates in _looks(found, options):
             if live is not None:
-                live.update(_shown(rates, options.rows), refresh=True)
+                # So many as there is room for below and above the lines of the table.
+                rows = min(options.rows, max(live.console.height - _LINES, 1))
+                live.update(_shown(rates, rows), refresh=True)
             else:
                 _print(rates, options)
     return 0
@@ -88,31 +92,31 @@ def rates(before: Mapping[int, Info], now: Mapping[int, Info], seconds: float) -
     found = []
     for id, info in now.items():
         earlier = before.get(id)
-        messages = info.number - (earlier.number if earlier is not None else 0)
+        records = info.number - (earlier.number if earlier is not None else 0)
         size = info.offset - (earlier.offset if earlier is not None else 0)
-        found.append(Rate(info.name, messages / seconds, size / seconds, info.records))
-    return sorted(found, key=lambda rate: (-rate.bytes, -rate.messages, rate.name))
+        found.append(Rate(info.name, records / seconds, size / seconds, info.records))
+    return sorted(found, key=lambda rate: (-rate.bytes, -rate.records, rate.name))
 
 
 def _total(found: list[Rate]) -> tuple[float, float]:
-    return sum(each.messages for each in found), sum(each.bytes for each in found)
+    return sum(each.records for each in found), sum(each.bytes for each in found)
 
 
-def _told(messages: float, size: float) -> dict[str, float]:
-    return {"messages_per_second": round(messages, 1), "bytes_per_second": round(size, 1)}
+def _told(records: float, size: float) -> dict[str, float]:
+    return {"records_per_second": round(records, 1), "bytes_per_second": round(size, 1)}
 
 
 def _print(found: list[Rate], options: argparse.Namespace) -> None:
-    messages, size = _total(found)
+    records, size = _total(found)
     if options.json:
         topics = [
-            {"name": each.name, **_told(each.messages, each.bytes), "messages": each.held}
+            {"name": each.name, **_told(each.records, each.bytes), "records": each.held}
             for each in found[: options.rows]
         ]
-        print_json({**_told(messages, size), "topics": topics})
+        print_json({**_told(records, size), "topics": topics})
     else:
-        rows = [(each.name, round(each.messages), f"{amount(each.bytes)}/s", each.held) for each in found]
-        print_table(("topic", "messages/s", "bytes", "held"), rows[: options.rows])
+        rows = [(each.name, round(each.records), Size(each.bytes), each.held) for each in found[: options.rows]]
+        print_table(("topic", "records/s", "bytes/s", "records"), rows)
         print()
     sys.stdout.flush()
 
@@ -121,12 +125,14 @@ def _shown(found: list[Rate], rows: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    messages, size = _total(found)
-    table = Table(title=f"{messages:,.0f} messages/s, {amount(size)}/s, {len(found):,} topics", title_justify="left")
-    table.add_column("topic")
-    for name in ("messages/s", "bytes/s", "held"):
+    records, size = _total(found)
+    title = f"{records:,.0f} records/s, {amount(size)}/s, {counted(len(found), 'topic')}"
+    more = f"{counted(len(found) - rows, 'other')} not shown. Ctrl-C ends" if len(found) > rows else "Ctrl-C ends"
+    table = Table(title=title, title_justify="left", caption=more, caption_justify="left")
+    table.add_column("topic", no_wrap=True)
+    for name in ("records/s", "bytes/s", "records"):
         table.add_column(name, justify="right")
     for each in found[:rows]:
         # Not as rich's markup: a name may hold brackets.
-        table.add_row(Text(each.name), f"{each.messages:,.0f}", f"{amount(each.bytes)}", f"{each.held:,}")
+        table.add_row(Text(each.name), f"{each.records:,.0f}", amount(each.bytes), f"{each.held:,}")
     return table

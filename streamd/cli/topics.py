@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
 from streamd.cli.command import CommandError, print_json
-from streamd.cli.connect import add_server_options, sesp, storage
-from streamd.cli.show import amount, described, print_table
+from streamd.cli.connect import about, add_server_options, sesp, storage
+from streamd.cli.places import PLACE_HELP, place
+from streamd.cli.show import Size, amount, counted, described, print_table, say
 from streamd.cli.source import add_source_options, readable, source
-from streamd.cli.values import whole
 
 
 def add(commands: Any) -> None:
     """Put the commands on the parser."""
     listing = _reading(commands, "topics", "list the topics", topics)
     listing.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="those that fit, such as 'logs.*'")
+    listing.add_argument("--names", action="store_true", help="print the names alone, one a line")
     _reading(commands, "info", "tell all that is known of a topic", info).add_argument("topic", metavar="TOPIC")
     _reading(commands, "groups", "list the reader groups of a topic", groups).add_argument("topic", metavar="TOPIC")
     making = _changing(commands, "create", "make topics", create)
     making.add_argument("--exist-ok", action="store_true", help="those that are there already are fine")
     deleting = _changing(commands, "delete", "delete topics with everything in them", delete)
     deleting.add_argument("--yes", action="store_true", help="do not ask")
-    _changing(commands, "seal", "let topics take no more messages", seal)
-    cutting = _changing(commands, "truncate", "drop the oldest messages of a topic", truncate, many=False)
-    cutting.add_argument("--before", type=whole, required=True, metavar="OFFSET", help="the first message that is kept")
+    _changing(commands, "seal", "let topics take no more records", seal)
+    cutting = _changing(commands, "truncate", "drop the oldest records of a topic", truncate, many=False)
+    kept = f"the first record that is kept: {PLACE_HELP}"
+    cutting.add_argument("--before", type=place, required=True, metavar="PLACE", help=kept)
 
 
 def _reading(commands: Any, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
@@ -60,11 +65,18 @@ def topics(options: argparse.Namespace) -> int:
     if options.json:
         print_json([described(each) for each in listed])
         return 0
+    listed.sort(key=lambda each: each.name)
+    if options.names:
+        print("".join([f"{each.name}\n" for each in listed]), end="")
+        return 0
     rows = [
-        (each.name, each.records, each.first_number, each.number, amount(each.bytes), "sealed" if each.sealed else "")
-        for each in sorted(listed, key=lambda each: each.name)
+        (each.name, each.records, each.first_number, each.number, Size(each.bytes), "sealed" if each.sealed else "")
+        for each in listed
     ]
-    print_table(("topic", "messages", "first", "next", "size", ""), rows)
+    print_table(("topic", "records", "first", "next", "size", ""), rows)
+    if not rows:
+        fits = "" if options.pattern == "*" else f" that fits {options.pattern!r}"
+        say(f"there is no topic{fits}: 'streamctl create' or 'streamctl publish --create' makes one")
     return 0
 
 
@@ -78,18 +90,20 @@ def info(options: argparse.Namespace) -> int:
         return 0
     for key, value in told.items():
         if key != "groups":
-            print(f"{key + ':':14} {_shown(key, value)}")
+            print(f"{key.replace('_', ' ') + ':':14} {_shown(key, value)}")
     for name, group in told["groups"].items():
-        print(f"{'group:':14} {name} at {group['position']:,}, {group['lag']:,} behind")
+        print(f"{'reader group:':14} {name} at {group['position']:,}, {group['lag']:,} behind")
     return 0
 
 
 def _shown(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if key == "bytes" and isinstance(value, int):
         return f"{value:,} ({amount(value)})"
     if key == "retention":
         return "everything is kept" if not isinstance(value, dict) else ", ".join(f"{k} {v}" for k, v in value.items())
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def groups(options: argparse.Namespace) -> int:
@@ -99,14 +113,16 @@ def groups(options: argparse.Namespace) -> int:
         print_json(told)
         return 0
     rows = [(name, each["position"], each["lag"], each["ranges"]) for name, each in sorted(told.items())]
-    print_table(("group", "position", "behind", "ranges above"), rows)
+    print_table(("reader group", "position", "behind", "ranges above"), rows)
+    if not rows:
+        say(f"nobody reads {options.topic} in a reader group")
     return 0
 
 
 def _more(options: argparse.Namespace) -> dict[str, Any]:
     """What only a daemon's administrator is told, or the files tell: writers, groups, retention."""
     if options.path is None:
-        with sesp(options) as client:
+        with sesp(options) as client, about(options.topic):
             told = client.info(options.topic)
         return {"writers": told["writers"], "groups": told["groups"], "retention": told["retention"]}
     from streamd.store.disk import Disk
@@ -132,30 +148,48 @@ def _more(options: argparse.Namespace) -> dict[str, Any]:
 def create(options: argparse.Namespace) -> int:
     """Make topics."""
     with storage(options) as client:
-        made = [client.create(name, exists_ok=options.exist_ok) for name in options.topics]
+        made = []
+        for name in options.topics:
+            with _changed(options, name, "made"):
+                made.append(client.create(name, exists_ok=options.exist_ok))
     if options.json:
         print_json([described(each) for each in made])
     return 0
+
+
+@contextmanager
+def _changed(options: argparse.Namespace, name: str, done: str) -> Iterator[None]:
+    """What is done to a topic is said at once: where a later one is refused, it is known which are done."""
+    with about(name):
+        yield
+    if not options.json:
+        print(f"{name}: {done}", flush=True)
 
 
 def delete(options: argparse.Namespace) -> int:
     """Delete topics; a person is asked first."""
     with sesp(options) as client:
         # All of them are looked at before the first one goes.
-        held = {name: client.info(name)["messages"] for name in options.topics}
+        held = {}
+        for name in options.topics:
+            with about(name):
+                held[name] = client.info(name)["messages"]
         if not options.yes:
             _ask(held)
-        for name in options.topics:
-            client.delete(name)
+        for name in held:
+            with _changed(options, name, f"deleted, with {counted(held[name], 'record')}"):
+                client.delete(name)
     if options.json:
-        print_json([{"name": name, "messages": count} for name, count in held.items()])
+        print_json([{"name": name, "records": count} for name, count in held.items()])
     return 0
 
 
 def _ask(held: dict[str, int]) -> None:
-    shown = ", ".join(f"{name} ({count:,} messages)" for name, count in held.items())
+    shown = ", ".join(f"{name} ({counted(count, 'record')})" for name, count in held.items())
     try:
-        answer = input(f"Delete {shown} for good? [y/N] ")
+        # Not by input's own prompt: that goes to the standard output, and so into the file of who writes that down.
+        print(f"Delete {shown} for good? [y/N] ", end="", file=sys.stderr, flush=True)
+        answer = input()
     except EOFError:
         raise CommandError("nobody is there to be asked: give --yes")
     if answer.strip().lower() not in ("y", "yes"):
@@ -166,7 +200,8 @@ def seal(options: argparse.Namespace) -> int:
     """Seal topics."""
     with sesp(options) as client:
         for name in options.topics:
-            client.seal(name)
+            with _changed(options, name, "sealed"):
+                client.seal(name)
     if options.json:
         print_json([{"name": name, "sealed": True} for name in options.topics])
     return 0
@@ -174,11 +209,20 @@ def seal(options: argparse.Namespace) -> int:
 
 def truncate(options: argparse.Namespace) -> int:
     """Drop what is before an offset."""
-    with sesp(options) as client:
-        client.topic(options.topic).truncate(options.before)
+    with storage(options) as found, about(options.topic):
+        known = found.segment(options.topic)
+        first = options.before.of(found, known)
+    if first > known.number:
+        raise CommandError(
+            f"{options.topic}: it ends before offset {known.number}, and nothing was dropped: "
+            "give a lower --before, or 'end' to drop all that is there"
+        )
+    with sesp(options) as client, about(options.topic):
+        client.topic(options.topic).truncate(first)
         told = client.info(options.topic)
     if options.json:
-        print_json({"name": options.topic, "first_offset": told["first_offset"], "messages": told["messages"]})
+        print_json({"name": options.topic, "first_offset": told["first_offset"], "records": told["messages"]})
     else:
-        print(f"{options.topic}: {told['messages']:,} messages are left, from offset {told['first_offset']:,} on")
+        left = counted(told["messages"], "record")
+        print(f"{options.topic}: {left} left, from offset {told['first_offset']:,} on")
     return 0

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from streamd.store.broadcast import BROADCASTS, HIDDEN, NOBODY, PLAIN, Broadcast, Numbered, new_segment
 from streamd.store.disk import IDisk
-from streamd.store.errors import StoreUnusable, UnknownVersion
+from streamd.store.errors import SAVE, StoreUnusable, UnknownVersion
 from streamd.store.rowsum import (
     META,
     PARTS,
@@ -96,7 +96,7 @@ class Catalog:
             self._db = disk.database(self.path, writable=writable, immutable=immutable)
             self._prepare(disk, directory, store, writable)
         except UNREADABLE as error:
-            raise StoreUnusable(f"{self.path}: {error}. Restore it from a backup") from error
+            raise StoreUnusable(f"{self.path}: {error}. {SAVE}") from error
 
     def _prepare(self, disk: IDisk, directory: str, store: bytes, writable: bool) -> None:
         if not self._has_meta():

@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from streamd.store.disk import IDisk, IDiskFile
-from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownVersion
+from streamd.store.errors import SAVE, NotAStore, StoreLocked, StoreUnusable, UnknownVersion
 from streamd.store.frame import READABLE, VERSION
 from streamd.store.journal import TEMPORARY_SUFFIX
 
@@ -34,7 +34,7 @@ def read_identity(disk: IDisk, directory: str) -> bytes:
         identity = json.loads(bytes(file.read(0, 4096)))
         version, store = identity["format"], UUID(identity["store"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreUnusable(f"{path}: damaged: {error!r}. Restore it from a backup") from error
+        raise StoreUnusable(f"{path}: damaged: it does not tell which store this is. {SAVE}") from error
     finally:
         file.close()
     if version not in READABLE:
@@ -54,6 +54,8 @@ class DataDirectory:
         names = disk.list_directory(path)
         if IDENTITY not in names and not _NOTHING.issuperset(names):
             strange = sorted(set(names) - _NOTHING)
+            if JOURNAL in names:
+                raise NotAStore(f"{path}: a store without its file 'identity'. {SAVE}")
             raise NotAStore(
                 f"{path}: not a streamd data directory: it has no file 'identity', but holds {strange[0]!r}. "
                 "Give an empty or a new directory"

@@ -209,6 +209,9 @@ class Disk:
         return room.f_bavail * room.f_frsize
 
     def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
+        if not (self.stamp(path) or (0,))[0] and (self.stamp(path + "-wal") or (0,))[0]:
+            # SQLite takes it for a new one and removes the WAL, in which all of it may be.
+            raise sqlite3.DatabaseError("the file is empty or gone, and its -wal is not")
         mode = "rwc" if writable else "ro&immutable=1" if immutable else "ro"
         # Connections move between threads of a pool, one at a time: who shares one has a lock.
         database = sqlite3.connect(

@@ -6,6 +6,11 @@ or can't go on; the process ends.
 
 from __future__ import annotations
 
+from typing import Final
+
+SAVE: Final = "Restore a backup, or see what 'streamctl repair' can save"
+"""What to do with a store that is damaged."""
+
 
 class StoreError(Exception):
     """A request that the store refuses. Nothing was changed."""

@@ -44,7 +44,7 @@ class Follower:
         try:
             self._store = read_identity(disk, directory)
         except FileNotFoundError as error:
-            raise NotAStore(f"{directory}: there is no store here: {error}") from error
+            raise NotAStore(f"{directory}: there is no store here: {error.strerror}") from error
         except OSError as error:
             raise StoreUnusable(f"{directory}: {error}") from error
         self.catalog = ReadOnlyCatalog(disk, directory, self._store)

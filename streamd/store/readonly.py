@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from streamd.store.catalog import FILE_NAME, Catalog, Row
 from streamd.store.disk import IDisk
-from streamd.store.errors import StoreUnusable
+from streamd.store.errors import SAVE, StoreUnusable
 from streamd.store.rowsum import UNREADABLE
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class ReadOnlyCatalog:
             except sqlite3.OperationalError as error:
                 reason = str(error)
             except UNREADABLE as error:
-                raise StoreUnusable(f"{self._path}: {error}. Restore it from a backup") from error
+                raise StoreUnusable(f"{self._path}: {error}. {SAVE}") from error
             self.close()
             if time.monotonic() > end:
                 raise StoreUnusable(f"{self._path}: can't be read: {reason}")

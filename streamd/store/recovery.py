@@ -24,7 +24,7 @@ from streamd.store.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.committed import begin_committed, read_committed
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import IDisk, IDiskFile
-from streamd.store.errors import StoreCorrupt, StoreUnusable
+from streamd.store.errors import SAVE, StoreCorrupt, StoreUnusable
 from streamd.store.frame import ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, frame_head
 from streamd.store.journal import (
     FILE_NAME,
@@ -72,6 +72,8 @@ class _Recoverer:
         self._replay = Replay(disk, directory.journal, directory.store, Segments())
         self._writer = JournalWriter(disk, self._directory, settings, self._store)
         self._report = Recovery()
+        self._spare: list[str] = []
+        """Packs that nobody needs."""
         position = read_committed(disk, directory.path, directory.store)
         self._synced = 0 if position is None else position.synced
         """Everything below this sequence is on the medium, says the last run."""
@@ -84,16 +86,19 @@ class _Recoverer:
                 self._replay.path(headers[0].number),
                 0,
                 f"it begins at sequence {headers[0].sequence}: the files before it, from sequence "
-                f"{self._replay.sequence} on, are missing",
+                f"{self._replay.sequence} on, are missing, or the catalog is of an earlier time",
             )
+        if not headers and self._replay.sequence < self._synced:
+            raise self._missing(os.path.join(self._directory, file_name(covered + 1)), 0, self._replay.sequence)
+        # Not before the journal goes on where the catalog ends: one of an earlier time does not know all packs.
+        for path in self._spare:
+            self._disk.unlink(path)
         self._report.files = len(headers)
         for header, successor in pairwise(headers):
             self._replay.closed(header, successor)
         if headers:
             self._remove_spent(headers, self._replay_last(headers[-1]))
         else:
-            if self._replay.sequence < self._synced:
-                raise self._missing(os.path.join(self._directory, file_name(covered + 1)), 0, self._replay.sequence)
             self._go_on()
             self._begin(covered + 1, self._replay.sequence, [], new_mark())
         self._writer.synced = self._writer.sequence
@@ -112,7 +117,7 @@ class _Recoverer:
             self._replay.segments.load(catalog.segments())
             self._check_packs(catalog.packs())
         except UNREADABLE as error:
-            raise StoreUnusable(f"{catalog.path}: {error}. Restore it from a backup") from error
+            raise StoreUnusable(f"{catalog.path}: {error}. {SAVE}") from error
         finally:
             catalog.close()
         return file
@@ -127,7 +132,7 @@ class _Recoverer:
             if match is None or int(match[1]) not in wanted:
                 # One in the making, or one that the catalog does not know: what it holds is still in the journal, or
                 # in the pack that it was merged into.
-                self._disk.unlink(path)
+                self._spare.append(path)
             else:
                 wanted.discard(int(match[1]))
                 self._check_pack(path, int(match[1]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Callable
 from typing import Final, Self
 from uuid import UUID
 
@@ -28,8 +29,9 @@ from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable
 from streamd.store.fold import Folder, journal_numbers
 from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, decode_file_header
 from streamd.store.journal import TEMPORARY_SUFFIX, file_name, new_mark
-from streamd.store.problems import Severity
+from streamd.store.problems import Progress, Severity
 from streamd.store.repair_catalog import Rows, read_rows
+from streamd.store.repair_clues import Clues
 from streamd.store.repair_journal import JournalRepair
 from streamd.store.repair_kept import Kept, Step
 from streamd.store.repair_packs import Packs, Places, close_holes, find_holes
@@ -71,14 +73,15 @@ class Repair:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def examine(self) -> list[Step]:
+    def examine(self, progress: Callable[[Progress], None] | None = None) -> list[Step]:
         """What is wrong, and what `apply` would do about it. Nothing is changed. None: the store is sound."""
         self._steps = []
         self._store = self._find_identity()
-        if not self._steps and not self._look():
+        if not self._steps and not self._look(progress):
             return []
         self._packs = Packs(self._disk, self._directory)
-        self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, self._first_header())
+        clues = Clues(self._disk, self._directory, self._store)
+        self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, clues)
         self._steps += self._rows.steps
         # The catalog as it will be, in memory: the rest is held against it, and the new file is a copy of it.
         self._catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
@@ -97,9 +100,9 @@ class Repair:
             )
         return self._steps
 
-    def _look(self) -> bool:
+    def _look(self, progress: Callable[[Progress], None] | None) -> bool:
         """Whether anything is damaged; files that do not belong here, and packs with damage, are noted."""
-        found = [each for each in verify(self._disk, self._directory) if each.severity is Severity.ERROR]
+        found = [each for each in verify(self._disk, self._directory, progress) if each.severity is Severity.ERROR]
         for each in found:
             folder, name = os.path.basename(os.path.dirname(each.path)), os.path.basename(each.path)
             if folder == PACKS and (number := pack.FILE_NAME.fullmatch(name)):
@@ -145,14 +148,6 @@ class Repair:
             return bytes(file.read(0, length))
         finally:
             file.close()
-
-    def _first_header(self) -> FileHeader | None:
-        """The first journal file whose header can be read."""
-        for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)):
-            header = decode_file_header(self._read(JOURNAL, file_name(number), FILE_HEADER.size))
-            if isinstance(header, FileHeader) and header.number == number:
-                return header
-        return None
 
     def _examine_packs(self) -> None:
         known = [each.number for each in self._catalog.packs()]

@@ -2,7 +2,8 @@
 
 Each row is judged alone. A damaged row of `packs` is made again from the file, one of `extents` from the block that it
 named. A damaged row of `segments` is taken as it is read, held against the segment's extents: its name may be wrong,
-which is said. Levels, groups and attributes stand nowhere else: a damaged one goes, which is said too.
+which is said. Levels, groups and attributes stand nowhere else: a damaged one goes, which is said too. Where SQLite
+can't read the file at all, rows are looked for in its pages, and the packs tell of the rest.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any, Final
 from streamd.store.catalog import FILE_NAME, Row
 from streamd.store.disk import IDisk
 from streamd.store.errors import BadName, StoreUnusable, UnknownVersion
-from streamd.store.frame import FileHeader
 from streamd.store.names import check_name
+from streamd.store.repair_clues import Clues, Place
 from streamd.store.repair_kept import Step
 from streamd.store.repair_packs import Packs
-from streamd.store.rowsum import META, PARTS, TOTAL_MODULUS, UNREADABLE, CatalogDamaged, checked, row_sum
+from streamd.store.repair_pages import read_pages
+from streamd.store.repair_salvage import Tables, ends, made_whole
+from streamd.store.rowsum import META, PARTS, TOTAL_MODULUS, UNREADABLE, CatalogDamaged, checked, row_sum, summed
 
 TABLES: Final = ("segments", "packs", *PARTS, "extents")
 _READABLE: Final = (1, 2)
@@ -45,13 +48,10 @@ class Rows:
         return sorted(Row(*row) for row in self.tables["extents"])
 
 
-def read_rows(disk: IDisk, directory: str, store: bytes, packs: Packs, first: FileHeader | None) -> Rows:
-    """All rows that are right, or can be made right. `first` is the first journal file that is there.
-
-    StoreUnusable where SQLite can't read the file, or nobody can tell how far it goes.
-    """
+def read_rows(disk: IDisk, directory: str, store: bytes, packs: Packs, clues: Clues) -> Rows:
+    """All rows that are right, or can be made right; also where SQLite can't read the file."""
     path = os.path.join(directory, FILE_NAME)
-    exam = _Exam(path, store, packs, first)
+    exam = _Exam(path, store, packs, clues)
     try:
         database = disk.database(path, writable=False, immutable=not disk.stamp(path + "-wal"))
         try:
@@ -65,18 +65,62 @@ def read_rows(disk: IDisk, directory: str, store: bytes, packs: Packs, first: Fi
         finally:
             database.close()
     except UNREADABLE as error:
-        raise StoreUnusable(f"{path}: SQLite can't read it: {error}. Restore it from a backup") from error
+        return exam.salvage(f"SQLite can't read it: {error}", *read_pages(disk, path))
+    if exam.is_earlier(meta):
+        wrong = "it is of an earlier time: its WAL is damaged or gone"
+        return exam.salvage(wrong, *read_pages(disk, path))
     return exam.run(meta, tables)
 
 
 class _Exam:
-    def __init__(self, path: str, store: bytes, packs: Packs, first: FileHeader | None) -> None:
+    def __init__(self, path: str, store: bytes, packs: Packs, clues: Clues) -> None:
         self._path = path
         self._store = store
         self._packs = packs
-        self._first = first
+        self._clues = clues
         self._rows = Rows()
         self.wrong: list[str] = []
+
+    def is_earlier(self, meta: dict[str, Any]) -> bool:
+        """Whether the journal begins behind what the catalog covers, and packs have what lies between."""
+        begin, covered, known = self._clues.begin(), meta.get("covered"), meta.get("pack")
+        if begin is None or not isinstance(covered, int) or not isinstance(known, int):
+            return False
+        return covered < begin and known < self._packs.highest
+
+    def salvage(self, error: str, meta: dict[str, Any], found: Tables) -> Rows:
+        """It can't be used: the rows are those that its pages hold, and what the packs tell beside them."""
+        meta = {} if self.is_earlier(meta) else meta
+        tables = made_whole(found, self._packs, is_newest=bool(meta))
+        names = sum(not row[9] for row in tables["segments"])
+        self._step(
+            error,
+            f"it is made again from its pages, where {names} segments are found with their names, and from the packs",
+            "reader groups, ack levels and attributes that are not found there, and truncations and deletions: records "
+            "that were dropped may be back",
+        )
+        _, file, _ = (0, meta["file"], 0) if meta else self._clues.covered(ends(tables))
+        self._reach(tables, self._clues.places(file))
+        return self.run(meta, tables)
+
+    def _reach(self, tables: Tables, places: dict[int, Place]) -> None:
+        """Segments stand where the journal goes on with them; those that only the journal knows are there, too."""
+        known = {row[0]: row[:-1] for row in tables["segments"]}
+        first = {row[0]: (row[1], row[2]) for row in sorted(tables["extents"], reverse=True)}
+        for id, place in sorted(places.items()):
+            row = known.get(id)
+            if place.number is None and (row is not None or id in first):
+                continue  # the row or the extents tell how far it goes
+            if row is not None and (place.number or 0) <= row[7]:
+                continue
+            if row is None:
+                number, offset = place.number or 0, place.offset
+                name = f"recovered-{id}"
+                # Where packs have records of it, it begins with those.
+                row = (id, name, 0, 0, 0, *first.get(id, (number, offset)), number, offset, int(place.is_hidden))
+                self._step(f"the row of segment {id} is missing", f"it gets the name {name!r}", "its name")
+            known[id] = (*row[:7], max(place.number or 0, row[7]), place.offset or row[8], row[9])
+        tables["segments"] = [summed("segments", row) for row in known.values()]
 
     def run(self, meta: dict[str, Any], tables: dict[str, list[tuple[Any, ...]]]) -> Rows:
         for text in self.wrong:
@@ -121,14 +165,9 @@ class _Exam:
             if sum(each for each in sums if isinstance(each, int)) % TOTAL_MODULUS != meta["total"]:
                 self._step("rows are missing, or have another checksum", "the others are taken", "which is not known")
             return
-        first = self._first
-        if first is None or (meta.get("covered") != first.sequence and meta.get("file") != first.number - 1):
-            raise StoreUnusable(
-                f"{self._path}: damaged in its table 'meta', and nothing else tells how far it goes. "
-                "Restore it from a backup"
-            )
-        self._rows.covered = first.sequence, first.number - 1, first.timestamp
-        self._step("the table meta", f"it is made again: journal file {first.number} tells how far it goes", "")
+        self._rows.covered = self._clues.covered(ends(tables))
+        sequence, file, _ = self._rows.covered
+        self._step("the table meta", f"it is made again: up to journal file {file}, sequence {sequence}", "")
 
     # -- packs and extents ---------------------------------------------------------------------------------------------
 

@@ -194,7 +194,7 @@ class JournalRepair:
             path = os.path.join(self._directory, file_name(number))
             file = self._disk.open(path, writable=False)
             try:
-                for entry in _entries(file, begin):
+                for entry in entries(file, begin):
                     yield path, *entry
             except OSError:
                 continue  # what the disk can't read is lost
@@ -241,7 +241,7 @@ def _write_header(header: FileHeader, file: IDiskFile) -> None:
     file.write(0, [header.encode()])
 
 
-def _entries(file: IDiskFile, begin: int) -> Iterator[tuple[Header, int, int, memoryview]]:
+def entries(file: IDiskFile, begin: int) -> Iterator[tuple[Header, int, int, memoryview]]:
     """Entries in a file from a byte on, found by the mark of its frames: header, sequence, timestamp, body."""
     window = Window(file)
     # As the first frame has it, or, where that is damaged, the file header.

@@ -8,7 +8,7 @@ read before the loss is written down first. Packs with damage in them are writte
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from streamd.store import pack
@@ -50,6 +50,7 @@ class Packs:
         names = [pack.FILE_NAME.fullmatch(name) for name in disk.list_directory(self._directory)]
         self.numbers = [int(found[1]) for found in names if found]
         self._blocks: dict[int, dict[int, Row]] | None = None
+        self._heads: dict[int, dict[int, tuple[int, int]]] = {}
 
     @property
     def highest(self) -> int:
@@ -72,12 +73,44 @@ class Packs:
 
     def between(self, segment: int, first: int, end: int) -> list[Row]:
         """Whole blocks that were written for a segment alone, with records from `first` on, none behind `end`."""
+        return self._chain(self._all_blocks().get(segment, {}).values(), first, end)
+
+    def unclaimed(self, known: set[int], claimed: Places) -> list[Row]:
+        """Blocks of segments that are not known, and that nobody else claims, as extents that do not overlap."""
+        found: list[Row] = []
+        for segment, blocks in self._all_blocks().items():
+            if segment not in known:
+                rows = [row for row in blocks.values() if (row.pack, row.position) not in claimed]
+                found += self._chain(rows, 0, 1 << 63)
+        return found
+
+    def has(self, row: Row) -> bool:
+        """Whether the block that an extent names is there, as its header tells."""
+        if row.pack not in self._heads:
+            self._heads[row.pack] = self._read_heads(row.pack)
+        return self._heads[row.pack].get(row.position) == (row.crc, row.length)
+
+    def _read_heads(self, number: int) -> dict[int, tuple[int, int]]:
+        if number not in self.numbers:
+            return {}
+        file = self._disk.open(self.path(number), writable=False)
+        try:
+            places = [at for at, *_ in _heads(file)]
+            return {at: pack.BLOCK_HEADER.unpack(file.read(at, pack.BLOCK_HEADER.size))[:2] for at in places}
+        finally:
+            file.close()
+
+    def _all_blocks(self) -> dict[int, dict[int, Row]]:
         if self._blocks is None:
             self._blocks = {}
             for each in self.numbers:
                 self._take(each, self._blocks)
+        return self._blocks
+
+    @staticmethod
+    def _chain(rows: Iterable[Row], first: int, end: int) -> list[Row]:
         found: list[Row] = []
-        for row in sorted(self._blocks.get(segment, {}).values()):
+        for row in sorted(rows):
             if first < row.number + row.records <= end and (not found or row.number >= first):
                 found.append(row)
                 first = row.number + row.records

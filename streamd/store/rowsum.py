@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from streamd.store.errors import StoreUnusable
+from streamd.store.errors import SAVE, StoreUnusable
 
 SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -85,7 +85,7 @@ class CatalogDamaged(StoreUnusable):
     """A row of the catalog is not what was written."""
 
     def __init__(self, path: str, table: str, what: str) -> None:
-        super().__init__(f"{path}: damaged in its table {table!r}: {what}. Restore it from a backup")
+        super().__init__(f"{path}: damaged in its table {table!r}: {what}. {SAVE}")
 
 
 def row_sum(table: str, row: Iterable[Any]) -> int:

@@ -21,7 +21,7 @@ from streamd.store import journal
 from streamd.store.catalog import Catalog
 from streamd.store.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.committed import Position, read_committed
-from streamd.store.directory import JOURNAL, PACKS, read_identity
+from streamd.store.directory import IDENTITY, JOURNAL, PACKS, read_identity
 from streamd.store.disk import Disk, IDisk, IDiskFile
 from streamd.store.errors import StoreCorrupt, StoreUnusable
 from streamd.store.frame import FILE_HEADER, FileHeader, Kind
@@ -42,7 +42,9 @@ def verify(disk: IDisk, directory: str, progress: Callable[[Progress], None] | N
     try:
         store = read_identity(disk, directory)
     except (OSError, StoreUnusable) as error:
-        checked.add(os.path.join(directory, "identity"), 0, str(error))
+        path = os.path.join(directory, IDENTITY)
+        reason = f"{error.strerror}" if isinstance(error, OSError) else str(error).removeprefix(f"{path}: ")
+        checked.add(path, 0, reason)
         return checked.problems
     checked.expect(disk, [os.path.join(directory, JOURNAL), os.path.join(directory, PACKS)])
     catalog = ReadOnlyCatalog(disk, directory, store)

@@ -56,7 +56,7 @@ class PackCheck:
                 self._checked.add(self._path, 0, problem)
             self._packs()
         except StoreUnusable as error:
-            self._checked.add(self._path, 0, str(error))
+            self._checked.add(self._path, 0, str(error).removeprefix(f"{self._path}: "))
             return False
         return True
 

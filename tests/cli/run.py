@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamd.cli import main
 from tests.client.peers import address
 from tests.daemon import CHECKOUT, Daemon
+
+if TYPE_CHECKING:
+    from tests.cli.case import DaemonCase
 
 
 class Ended(NamedTuple):
@@ -79,3 +83,22 @@ def program(*arguments: str, given: bytes = b"", env: Mapping[str, str] | None =
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr.decode())
+
+
+def on_terminal(case: DaemonCase, *arguments: str) -> tuple[int, str]:
+    """Run a command on a terminal; its exit status and all that is seen there."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TERM": "xterm", "COLUMNS": "100", **environment(case.daemon)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "streamd.cli", *arguments], env=env, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        case.addCleanup(process.kill)
+        os.close(theirs)
+        seen = b""
+        try:
+            while data := os.read(ours, 65536):
+                seen += data
+        except OSError:
+            pass  # how a terminal says that nobody is there any more
+        os.close(ours)
+        return process.wait(60), seen.decode("utf-8", "replace")

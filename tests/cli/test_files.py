@@ -10,6 +10,8 @@ from tests.cli.case import DaemonCase
 from tests.cli.run import ctl
 from tests.daemon import CHECKOUT, Daemon
 
+ANYONE = "[[access]]\nwho = 'anyone'\nallow = ['read']\n"
+
 
 class BackupTests(DaemonCase):
     def test_round(self) -> None:
@@ -67,6 +69,8 @@ class RepairTests(DaemonCase):
         self.assertEqual(self.ctl("verify", "--path", self.data, "--json").json["sound"], True)
         self.refused(1, "Stop it first", "repair", "--path", self.data)
         self.refused(1, "no store here", "repair", "--path", "/nowhere")
+        self.refused(1, "No such file or directory", "verify", "--path", "/nowhere")
+        self.refused(1, "no store here", "verify", "--path", "/etc")
 
     def test_repair(self) -> None:
         """Damage is found, told, and repaired on demand; the daemon starts again and has what is left."""
@@ -105,9 +109,23 @@ class ConfigTests(DaemonCase):
         self.assertEqual((told["store"]["sync"], told["data_dir"]), ("always", "streamd-data"))
         wrong = Path(self.path())
         wrong.write_text("[store]\nsync = 'sometimes'\n")
-        self.refused(2, f"{wrong}: store.sync: expected one of", "config", "check", str(wrong))
+        self.refused(2, f"{wrong}: line 2: store.sync: expected one of", "config", "check", str(wrong))
         wrong.write_text("[sesp]\nendpoint = 'tcp:99999'\n")
         self.refused(2, "port 99999", "config", "check", str(wrong))
+        rule = "[[retention]]\nbytes_max = 1\n"
+        for text, told in (
+            ("datadir = 'x'\n", "line 1: datadir: no such key; did you mean data_dir?"),
+            ("\n[stor] # here\n", "line 2: stor: no such key; did you mean store?"),
+            (f"{rule}{rule}bytes_mx = 1\n", "line 5: retention[2].bytes_mx: no such key; did you mean bytes_max?"),
+            ("[sesp]\nendpoint = 'tcp:1'\n", "line 2: sesp.endpoint: it would be open to everybody"),
+            (f"[http]\nendpoint = 'tcp:1:interface=0.0.0.0'\n{ANYONE}", "line 2: http.endpoint: it would be open"),
+            ("[sesp]\nendpoint = 'tcp:4841:interface=127.0.0.1'\n", "sesp has port 4841 already"),
+            ("[store]\nsync = always\n", "line 2, column 8"),
+        ):
+            wrong.write_text(text)
+            self.refused(2, told, "config", "check", str(wrong))
+        wrong.write_text("insecure = true\n[sesp]\nendpoint = 'tcp:1'\n")
+        self.ctl("config", "check", str(wrong))
 
 
 def damage(path: Path, position: int) -> None:

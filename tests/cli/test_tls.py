@@ -41,6 +41,10 @@ class StreamctlTests(TlsCase):
             self.assertEqual((ended.status, ended.err), (0, ""))
             self.assertEqual(self.run_ctl(daemon, "tail", "a", "-n", "1", *options).text, "hello\n")
             self.assertEqual(self.run_ctl(daemon, "seal", "b", *options).status, 1)
+        # All of it may be said in the address.
+        port = daemon.addresses("pravega")[0].rpartition(":")[2]
+        address = f"tls:127.0.0.1:{port}:ca={self.authority.file}:cert={self.alice}"
+        self.assertEqual(ctl("topics", "--names", "--server", address).text, "a\n")
         bob = ["--ca", str(self.authority.file), "--cert", str(self.bob)]
         self.assertIn("rules of access do not let you", self.run_ctl(daemon, "seal", "a", *bob).err)
 
@@ -59,7 +63,7 @@ class StreamctlTests(TlsCase):
             (["--ca", str(self.authority.file), "--cert", str(other.issue("alice"))], 69, "does not trust who issued"),
             (["--key", str(self.alice)], 2, "give that as --cert"),
             (["--cert", "/nowhere"], 2, "/nowhere: No such file"),
-            (["--cert", str(self.authority.file)], 2, "its key in the same file (else give --key)"),
+            (["--cert", str(self.authority.file)], 2, "its key in the same file"),
         ):
             ended = self.run_ctl(daemon, "topics", *options)
             self.assertEqual(ended.status, status, ended.err)

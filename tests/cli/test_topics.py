@@ -13,7 +13,9 @@ class TopicTests(DaemonCase):
         """Topics are made; one that is there is an error, unless that is fine."""
         made = self.ctl("create", "made", "made too", "--json").json
         self.assertEqual([each["name"] for each in made], ["made", "made too"])
-        self.refused(1, "there is such a topic already", "create", "made")
+        ended = self.run_ctl("create", "new", "made", "never tried")
+        self.assertEqual((ended.status, ended.text), (1, "new: made\n"))
+        self.assertIn("made: there is such a topic already", ended.err)
         again = self.ctl("create", "made", "--exist-ok", "made too", "--json").json
         self.assertEqual([each["id"] for each in again], [each["id"] for each in made])
         self.refused(1, "can't be the name of a topic", "create", "bell\a")
@@ -26,14 +28,26 @@ class TopicTests(DaemonCase):
         told = self.ctl("topics", "list.*", "--json").json
         self.assertEqual([each["name"] for each in told], ["list.b", "list.a"])
         self.assertEqual({**told[0], "id": 0, "created": "", "modified": ""}, {
-            "name": "list.b", "id": 0, "messages": 1, "first_offset": 1, "next_offset": 2, "bytes": 11, "sealed": False,
+            "name": "list.b", "id": 0, "records": 1, "first_offset": 1, "next_offset": 2, "bytes": 11, "sealed": False,
             "created": "", "modified": "",
         })  # fmt: skip
         self.assertEqual(self.ctl("topics", "list.*", "--json", "--path", self.data).json, told)
         table = [line.split() for line in self.ctl("topics", "list.*").text.splitlines()]
-        self.assertEqual(table[0], ["topic", "messages", "first", "next", "size"])
+        self.assertEqual(table[0], ["topic", "records", "first", "next", "size"])
         self.assertEqual(table[1:], [["list.a", "0", "0", "0", "0", "B"], ["list.b", "1", "1", "2", "11", "B"]])
+        self.assertEqual(self.ctl("topics", "list.*", "--names").text, "list.a\nlist.b\n")
         self.assertEqual(self.ctl("topics", "no such *", "--json").json, [])
+        self.assertIn("there is no topic that fits 'no such *'", self.run_ctl("topics", "no such *").err)
+
+    def test_wide(self) -> None:
+        """Columns stand below each other, whatever alphabet a name has."""
+        self.ctl("create", "日本", "e\u0301", "plain")
+        lines = self.ctl("topics").text.splitlines()
+        self.assertEqual(lines[1:], [
+            "e\u0301            0      0     0   0 B",
+            "plain        0      0     0   0 B",
+            "日本         0      0     0   0 B",
+        ])  # fmt: skip
 
     def test_info(self) -> None:
         """All of one topic; the files know of groups and writers too."""
@@ -42,7 +56,7 @@ class TopicTests(DaemonCase):
             id = client.segment("known").id
             client.set_group(id, "readers", 2)
         told = self.ctl("info", "known", "--json").json
-        self.assertEqual((told["id"], told["messages"], told["writers"], told["retention"]), (id, 3, 1, None))
+        self.assertEqual((told["id"], told["records"], told["writers"], told["retention"]), (id, 3, 1, None))
         files = self.ctl("info", "known", "--json", "--path", self.data).json
         self.assertEqual(files["groups"], {"readers": {"position": 2, "lag": 1, "ranges": 0}})
         # The daemon knows more of a group: who is in it now.
@@ -57,7 +71,7 @@ class TopicTests(DaemonCase):
         rows = [line.split() for line in self.ctl("groups", "known", "--path", self.data).text.splitlines()]
         self.assertEqual(rows[1], ["readers", "2", "1", "0"])
         self.refused(1, "'streamctl topics' lists them", "info", "unknown")
-        self.refused(1, "there is no topic unknown", "info", "unknown", "--path", self.data)
+        self.refused(1, "unknown: there is no such topic", "info", "unknown", "--path", self.data)
 
     def test_delete(self) -> None:
         """Nothing goes without a yes, and nothing at all where one of them is not there."""
@@ -66,7 +80,7 @@ class TopicTests(DaemonCase):
         self.refused_quietly("gone", b"", "give --yes")
         self.refused(1, "no such topic", "delete", "gone", "never there", "--yes")
         self.assertEqual(len(self.ctl("topics", "gone", "--json").json), 1)
-        self.assertEqual(self.ctl("delete", "gone", "--yes", "--json").json, [{"name": "gone", "messages": 1}])
+        self.assertEqual(self.ctl("delete", "gone", "--yes", "--json").json, [{"name": "gone", "records": 1}])
         self.publish("gone", b"one")
         ended = self.run_ctl("delete", "gone", given=b"y\n")
         self.assertEqual((ended.status, self.ctl("topics", "gone", "--json").json), (0, []))
@@ -74,7 +88,8 @@ class TopicTests(DaemonCase):
     def refused_quietly(self, topic: str, given: bytes, text: str) -> None:
         ended = self.run_ctl("delete", topic, given=given)
         self.assertEqual(ended.status, 1)
-        self.assertIn("(1 messages) for good?", ended.text)
+        self.assertEqual(ended.text, "")
+        self.assertIn("(1 record) for good?", ended.err)
         self.assertIn(text, ended.err)
 
     def test_seal(self) -> None:
@@ -82,17 +97,20 @@ class TopicTests(DaemonCase):
         self.publish("closed", b"one")
         self.assertEqual(self.ctl("seal", "closed", "--json").json, [{"name": "closed", "sealed": True}])
         self.assertIn("sealed", self.ctl("topics", "closed").text)
-        self.refused(1, "takes no more messages", "publish", "closed", given=b"two\n")
+        self.refused(1, "takes no more records", "publish", "closed", given=b"two\n")
 
     def test_truncate(self) -> None:
         """The oldest go, and the others keep their offsets."""
         self.publish("short", b"one", b"two", b"three")
         told = self.ctl("truncate", "short", "--before", "2", "--json").json
-        self.assertEqual(told, {"name": "short", "first_offset": 2, "messages": 1})
+        self.assertEqual(told, {"name": "short", "first_offset": 2, "records": 1})
         self.assertEqual(self.ctl("tail", "short").text, "three\n")
         self.refused(1, "the first that is there is 2", "tail", "short", "--from", "0")
         self.refused(1, "the first that is there is 2", "tail", "short", "--from", "0", "--path", self.data)
         self.assertEqual(self.run_ctl("truncate", "short", "--before", "x").status, 2)
+        self.refused(1, "it ends before offset 3, and nothing was dropped", "truncate", "short", "--before", "4")
+        self.assertEqual(self.ctl("truncate", "short", "--before", "1h", "--json").json["records"], 1)
+        self.assertEqual(self.ctl("truncate", "short", "--before", "end", "--json").json["first_offset"], 3)
 
 
 class ConnectionTests(DaemonCase):
@@ -107,6 +125,8 @@ class ConnectionTests(DaemonCase):
         """Somebody else listens there."""
         with listener(b"220 mail.example ESMTP\r\n" * 10) as server:
             self.refused(69, "is not that service of streamd", "topics", "--server", server)
+        with listener(b"220 mail.example ESMTP\r\n" * 10) as server:
+            self.refused(69, "is not that service of streamd", "publish", "x", "--server", server, given=b"one\n")
 
     def test_addresses(self) -> None:
         """An address that is none; a unix socket, which tells nothing of the other service."""
@@ -114,7 +134,7 @@ class ConnectionTests(DaemonCase):
         self.refused(2, "--sesp: ", "seal", "x", "--sesp", "unix:")
         ended = ctl("seal", "x", "--server", "unix:/nowhere")
         self.assertEqual((ended.status, "--sesp" in ended.err), (2, True))
-        self.refused(2, "--ca /nowhere", "topics", "--ca", "/nowhere")
+        self.refused(2, "/nowhere: No such file", "topics", "--ca", "/nowhere")
 
     def test_environment(self) -> None:
         """An option wins over the environment."""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
-import sys
 
 from streamd.cli.bench_plot import percentiles, plot
 from streamd.cli.top import rates
 from streamd.wire.storage import SegmentInfo
 from tests.cli.case import DaemonCase
-from tests.cli.run import environment
-from tests.daemon import CHECKOUT
+from tests.cli.run import environment, on_terminal
 
 
 def info(id: int, number: int, offset: int) -> SegmentInfo:
@@ -27,7 +23,7 @@ class TopTests(DaemonCase):
         now = {1: info(1, 30, 500), 2: info(2, 100, 4000), 3: info(3, 4, 40)}
         found = rates(before, now, 2.0)
         self.assertEqual(
-            [(each.name, each.messages, each.bytes, each.held) for each in found],
+            [(each.name, each.records, each.bytes, each.held) for each in found],
             [("topic 2", 50.0, 2000.0, 100), ("topic 1", 10.0, 200.0, 30), ("topic 3", 2.0, 20.0, 4)],
         )
 
@@ -38,15 +34,15 @@ class TopTests(DaemonCase):
         for path in ((), ("--path", self.data)):
             looks = [json.loads(line) for line in self.ctl("top", *quick, "--json", *path).text.splitlines()]
             self.assertEqual(len(looks), 2)
-            self.assertEqual(looks[0]["topics"][0]["messages"], 1)
-            self.assertEqual(looks[0]["messages_per_second"], 0)
+            self.assertEqual(looks[0]["topics"][0]["records"], 1)
+            self.assertEqual(looks[0]["records_per_second"], 0)
         self.assertEqual(self.ctl("top", *quick).text.count("topic"), 2)
 
     def test_terminal(self) -> None:
         """On a terminal it is a screen that is drawn again, and left as it was."""
         ended, seen = on_terminal(self, "top", "--interval", "0.05", "--looks", "2")
         self.assertEqual(ended, 0)
-        self.assertIn("messages/s", seen)
+        self.assertIn("records/s", seen)
         self.assertIn("\x1b[?1049l", seen)
 
     def test_progress(self) -> None:
@@ -57,28 +53,9 @@ class TopTests(DaemonCase):
         ended, seen = on_terminal(self, "publish", "shown", "--create", path)
         self.assertEqual(ended, 0)
         self.assertIn("━", seen)
-        self.assertIn("1,000 messages published", seen)
+        self.assertIn("1,000 records published", seen)
         _, seen = on_terminal(self, "publish", "shown", "--no-progress", path)
-        self.assertEqual(seen, "shown: 1,000 messages published\r\n")
-
-
-def on_terminal(case: DaemonCase, *arguments: str) -> tuple[int, str]:
-    """Run a command on a terminal; its exit status and all that is seen there."""
-    ours, theirs = pty.openpty()
-    env = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TERM": "xterm", "COLUMNS": "100", **environment(case.daemon)}
-    with subprocess.Popen(
-        [sys.executable, "-m", "streamd.cli", *arguments], env=env, stdin=theirs, stdout=theirs, stderr=theirs
-    ) as process:
-        case.addCleanup(process.kill)
-        os.close(theirs)
-        seen = b""
-        try:
-            while data := os.read(ours, 65536):
-                seen += data
-        except OSError:
-            pass  # how a terminal says that nobody is there any more
-        os.close(ours)
-        return process.wait(60), seen.decode("utf-8", "replace")
+        self.assertEqual(seen, "shown: 1,000 records published\r\n")
 
 
 class BenchTests(DaemonCase):
@@ -102,7 +79,7 @@ class BenchTests(DaemonCase):
         given = ("--server", env["STREAMD_SERVER"], "--seconds", "0.2")
         told = self.ctl("bench", *given, "--size", "1k", "--json").json
         latency = told["latency_us"]
-        self.assertEqual(told["read"]["messages"], told["publish"]["messages"] + latency["count"])
+        self.assertEqual(told["read"]["records"], told["publish"]["records"] + latency["count"])
         self.assertLessEqual(latency["min"], latency["p50"])
         self.assertLessEqual(latency["p50"], latency["max"])
         self.assertIn("p99.9", self.ctl("bench", *given).text)
@@ -114,7 +91,7 @@ class BenchTests(DaemonCase):
         os.mkdir(home)
         ended = self.run_ctl("bench", "--seconds", "0.2", "--dir", home, "--json")
         self.assertEqual(ended.status, 0, ended.err)
-        self.assertGreater(ended.json["publish"]["messages_per_second"], 0)
+        self.assertGreater(ended.json["publish"]["records_per_second"], 0)
         self.assertEqual(os.listdir(home), [])
         ended = self.run_ctl("bench", "--dir", "/nowhere")
         self.assertEqual((ended.status, "give another --dir" in ended.err), (1, True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pyarrow.parquet as parquet
 
 from streamd.cli.places import END, FIRST, place
 from tests.cli.case import DaemonCase
-from tests.cli.run import ctl, environment
+from tests.cli.run import ctl, environment, on_terminal
 from tests.daemon import CHECKOUT, Daemon
 
 
@@ -25,7 +26,7 @@ class PublishTests(DaemonCase):
         file = Path(self.path())
         file.write_bytes(b"three\n\nfive")
         told = self.ctl("publish", "lines", "-", str(file), "--create", "--json", given=b"one\ntwo\n").json
-        self.assertEqual((told["topic"], told["messages"], told["bytes"]), ("lines", 5, 15))
+        self.assertEqual((told["topic"], told["records"], told["bytes"]), ("lines", 5, 15))
         self.assertEqual(self.ctl("tail", "lines").text, "one\ntwo\nthree\n\nfive\n")
 
     def test_many(self) -> None:
@@ -44,16 +45,21 @@ class PublishTests(DaemonCase):
         self.assertEqual(self.ctl("tail", "files", "--raw").out, data + data)
         self.assertEqual(self.ctl("tail", "files", "--raw", "-n", "1").out, data)
 
-    def test_as_they_come(self) -> None:
-        """A line is on disk before the next one is written, though the input goes on."""
-        self.ctl("create", "slow")
-        with subprocess.Popen(
-            [sys.executable, "-m", "streamd.cli", "publish", "slow"],
+    def publishing(self, topic: str) -> subprocess.Popen[bytes]:
+        """What publishes the lines that it is given, one by one."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamd.cli", "publish", topic],
             env={**os.environ, "PYTHONPATH": str(CHECKOUT), **environment(self.daemon)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-        ) as process:
-            self.addCleanup(process.kill)
+        )
+        self.addCleanup(process.kill)
+        return process
+
+    def test_as_they_come(self) -> None:
+        """A line is on disk before the next one is written, though the input goes on."""
+        self.ctl("create", "slow")
+        with self.publishing("slow") as process:
             assert process.stdin is not None and process.stdout is not None
             for number in range(3):
                 process.stdin.write(b"line %d\n" % number)
@@ -61,7 +67,7 @@ class PublishTests(DaemonCase):
                 found = self.ctl("tail", "slow", "--follow", "--from", str(number), "--count", "1").text
                 self.assertEqual(found, f"line {number}\n")
             process.stdin.close()
-            self.assertIn(b"3 messages published", process.stdout.read())
+            self.assertIn(b"3 records published", process.stdout.read())
             self.assertEqual(process.wait(60), 0)
 
     def test_restarted(self) -> None:
@@ -87,7 +93,7 @@ class PublishTests(DaemonCase):
                     daemon.kill()
                     daemon.start()
                 process.stdin.close()
-                self.assertEqual((process.stdout.read(), process.wait(60)), (b"t: 3 messages published\n", 0))
+                self.assertEqual((process.stdout.read(), process.wait(60)), (b"t: 3 records published\n", 0))
             found = ctl("tail", "t", "--path", str(daemon.data_dir)).text
             self.assertEqual(found, "line 0\nline 1\nline 2\n")
 
@@ -104,6 +110,21 @@ class PublishTests(DaemonCase):
         self.refused(1, "over 1024 bytes", "publish", "big", "--create", *big, given=b"x" * 1025)
         self.refused(1, "over 1024 bytes", "publish", "big", "--whole", *big, given=b"x\n" * 513)
         self.assertEqual(self.ctl("tail", "big").text, "")
+        lines = b"".join(b"%d\n" % number for number in range(60_000))
+        self.refused(1, "Those before it are published", "publish", "big", *big, given=lines + b"x" * 500_000)
+        self.assertEqual(self.ctl("tail", "big", "--from", "first").out, lines)
+
+    def test_interrupted(self) -> None:
+        """Ctrl-C ends the input: what was read is on disk, and told."""
+        self.ctl("create", "slow")
+        with self.publishing("slow") as process:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(b"whole\nhalf")
+            process.stdin.flush()
+            self.assertEqual(self.ctl("tail", "slow", "--follow", "--count", "1").text, "whole\n")
+            process.send_signal(signal.SIGINT)
+            self.assertEqual((process.stdout.read(), process.wait(60)), (b"slow: 1 record published\n", 130))
+        self.assertEqual(self.ctl("tail", "slow").text, "whole\n")
 
 
 class TailTests(DaemonCase):
@@ -153,6 +174,27 @@ class TailTests(DaemonCase):
         self.assertEqual(found[0]["value_base64"], "dHdvCmxpbmVzLCD/IGFuZCBc")
         self.assertEqual((found[1]["topic"], found[1]["value"]), ("shapes", "grüße"))
         self.assertLess(abs(time.time() - datetime.fromisoformat(found[1]["timestamp"]).timestamp()), 3600)
+
+    def test_terminal(self) -> None:
+        """What somebody has published commands no terminal."""
+        self.publish("escapes", b"\x1b[31mred\x07\ttab \xc2\x9b2J", "grüße".encode())
+        _, seen = on_terminal(self, "tail", "escapes")
+        self.assertEqual(seen, "\\x1b[31mred\\x07\ttab \\xc2\\x9b2J\r\ngrüße\r\n")
+
+    def test_full(self) -> None:
+        """A full disk behind the standard output is an error of one line, and no traceback."""
+        self.publish("full", b"one")
+        with open("/dev/full", "wb") as full:
+            ended = subprocess.run(
+                [sys.executable, "-m", "streamd.cli", "tail", "full"],
+                env={**os.environ, "PYTHONPATH": str(CHECKOUT), **environment(self.daemon)},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                timeout=120,
+                check=False,
+            )
+        self.assertEqual((ended.returncode, ended.stderr.count(b"\n")), (1, 1))
+        self.assertIn(b"No space left on device: make room", ended.stderr)
 
     def test_follow(self) -> None:
         """It goes on until so many have come, and ends with a sealed topic by itself."""
@@ -210,7 +252,7 @@ class ExportTests(DaemonCase):
         data = [bytes([number]) * number for number in range(11, 200)]
         self.publish("columns", *data)
         path = self.path()
-        self.assertIn("189 messages", self.ctl("export", "columns", "--format", "parquet", "-o", path).text)
+        self.assertIn("189 records", self.ctl("export", "columns", "--format", "parquet", "-o", path).text)
         table = parquet.read_table(path)
         self.assertEqual(table.column_names, ["topic", "offset", "timestamp", "type", "value"])
         self.assertEqual(table["value"].to_pylist(), data)
