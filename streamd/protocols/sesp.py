@@ -29,7 +29,7 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
-from streamd.store.names import check_name
+from streamd.store.names import NAME_BYTES_MAX, check_name
 from streamd.wire import WireError, sesp
 from streamd.wire.sesp import OK, error_line, message_lines
 
@@ -60,7 +60,10 @@ class SespProtocol(StreamProtocol):
     name = "sesp"
 
     def __init__(self, core: Core) -> None:
-        super().__init__(core, sesp.SespCodec(core.limits.line_bytes_max))
+        limits = core.limits
+        # A message is a line without its first byte. The name of a topic fits, however small messages are to be.
+        longest = 1 + max(limits.message_bytes_max, NAME_BYTES_MAX)
+        super().__init__(core, sesp.SespCodec(min(limits.line_bytes_max, longest)))
         self._topic: Segment | None = None
         self._offset = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +334,15 @@ class ErrorTests(SespCase):
         self.assertEqual(self.peer.ask(b"<\n>y\n<\n>" + b"x" * limit + b"\n<\n"), b"+%b+\n+y\n-TooLong\n" % longest[1:])
         self.assertTrue(self.peer.closed)
         self.assertFalse(self.peer.aborted)
+
+    def test_message_too_long(self) -> None:
+        """The limit of messages counts for lines too; a name is never too long for it."""
+        self.rig.core.limits = replace(LIMITS, message_bytes_max=300)
+        peer = self.rig.connect()
+        name = b"n" * 255
+        self.assertEqual(peer.ask(b"#%b\n@%b\n>%b\n" % (name, name, b"x" * 300)), b"+\n" * 3)
+        self.assertEqual(peer.ask(b">" + b"x" * 301 + b"\n"), b"-TooLong\n")
+        self.assertTrue(peer.closed)
 
     def test_too_long_and_more(self) -> None:
         """Also where the rest of the line comes while what was asked before is still on its way to the disk."""
