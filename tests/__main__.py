@@ -1,9 +1,10 @@
 """Runs the tests under trial and ends with one plain line: ``N passed, N failed``.
 
-``python -m tests [module or class …]``. Without arguments all of them run, those of Spark and of the store beside the
-others: the first wait for Java most of the time, the second do nothing but compute. The figures are trial's own, from
-its last lines; where trial ends without one (it crashed), there is no such line and the exit status is not 0. The line
-before it says what was not tried for want of a browser.
+``python -m tests [module or class …]``. Without arguments all of them run, those of Spark (in one session, and with
+drivers in processes of their own) and of the store beside the others: the first wait for Java most of the time, the
+last do nothing but compute. The figures are trial's own, from its last lines; where trial ends without one (it
+crashed), there is no such line and the exit status is not 0. The line before it says what was not tried for want of a
+browser.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tests
 from tests.http.browser import find_browser
 
 _SUMMARY = re.compile(r"^(PASSED|FAILED)(?: \((.*)\))?$")
-_BESIDE = ("spark", "store")
+_BESIDE = ("spark", "drivers", "store")
 
 
 def counts(line: str) -> Counter[str] | None:

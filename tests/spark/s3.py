@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyarrow.fs import S3FileSystem
 
-from tests.spark.cluster import free_port
+from tests.drivers.cluster import free_port
 
 KEYS = {"access_key": "somebody", "secret_key": "a secret of theirs"}
 _SECONDS_MAX = 60.0

@@ -19,6 +19,7 @@ from twisted.trial.unittest import TestCase
 import streamd.spark
 from tests.daemon import CHECKOUT, Daemon
 from tests.sesp_client import Sesp
+from tests.spark.java import OPTIONS
 
 T = TypeVar("T")
 
@@ -27,8 +28,7 @@ CONFIG = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "FATAL",
     "spark.ui.showConsoleProgress": "false",
-    # The tests are over before a better compiler has paid for itself.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": OPTIONS,
 }
 
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -246,54 +241,3 @@ class CrashTests(ArchiveCase):
         self.archive("a", on_data_loss="skip", wait=False)
         self.assertEqual(self.in_place(), {"a": numbered(4, 10)})
         self.assertEqual(self.manifest("a").lost, ((0, 4),))
-
-    def test_killed(self) -> Deferred[None]:
-        """The command is killed while it writes, twice; a third time it comes to its end, and each record is there."""
-        return self.do(self._killed)
-
-    def _killed(self) -> None:
-        self.numbers("a", 0, 30_000)
-        for signs in ("_streamd/manifests/topic=a/*.json", "topic=a/*/*"):
-            self.start_and_kill(signs)
-            for rows in self.in_place().values():
-                self.assertEqual(len(set(rows)), len(rows))
-        command = [*self.command(), "--json"]
-        ended = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False)
-        # Spark and Java say nothing of themselves.
-        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
-        (done,) = json.loads(ended.stdout)
-        self.assertEqual((done["topic"], done["first"], done["end"], done["lost"]), ("a", 0, 30_000, 0))
-        self.assertEqual(sorted(self.in_place()["a"]), numbered(0, 30_000))
-        self.assertEqual([path for path in Path(self.uri).rglob(".*") if path.is_file()], [])
-        self.assertEqual(self.position("a"), 30_000)
-
-    def command(self) -> list[str]:
-        options = [
-            "--to",
-            self.uri,
-            "--server",
-            self.server(),
-            "--no-wait",
-            "--file-bytes",
-            "64k",
-            "--master",
-            "local[2]",
-        ]
-        return [sys.executable, "-m", "streamd.cli", "archive", "a", *options]
-
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-
-    def start_and_kill(self, signs: str) -> None:
-        """Kill the command with all its processes as soon as there are such files."""
-        with subprocess.Popen(
-            self.command(), env=self.environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
-        ) as process:
-            assert process.stderr is not None
-            while not list(Path(self.uri).glob(signs)):
-                try:
-                    process.wait(0.02)
-                except subprocess.TimeoutExpired:
-                    continue
-                self.fail(f"it ended by itself: {process.stderr.read()}")
-            os.killpg(process.pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ from streamd.client.errors import ClientError, ProtocolBroken
 from streamd.spark.hidden import SINKS, UNACKNOWLEDGED_BYTES_MAX, Delivery, HiddenWriter
 from streamd.wire.storage import PARTS_MAX, Part
 from tests.daemon import Daemon
-from tests.spark.cluster import free_port
+from tests.drivers.cluster import free_port
 from tests.spark.written import written
 
 QUERY = UUID(int=5)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -218,13 +214,6 @@ class SparkTests(PipelineCase):
             error = str(self.assertRaises(PipelineError, check, spark(), load(str(path))))
             self.assertTrue(error.startswith(f"{path}:{line}: "), f"{new}: {error}")
             self.assertIn(text, error)
-        # As a command: one line, and nothing of what Spark went through.
-        path.write_text(GOOD.replace("FROM logs", "FROM lgs", 1))
-        command = [sys.executable, "-m", "streamd.cli", "pipeline", "check", str(path), "--master", "local[1]"]
-        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        self.assertEqual((ended.returncode, ended.stdout), (2, ""))
-        self.assertRegex(ended.stderr, rf"\Astreamctl: {re.escape(str(path))}:15: view v: \[TABLE_OR_VIEW.*\n\Z")
         found = sorted(EXAMPLES.glob("*.toml"))
         self.assertEqual([each.stem for each in found], ["dead-letters", "errors-per-minute", "sessions"])
         for each in found:
@@ -396,59 +385,3 @@ class ExampleTests(PipelineCase):
                 {"visitor": "v1", "begin": "2026-11-16T11:00:00.000Z", "seconds": 0, "clicks": 1, "pages": ["/again"]},
             ],
         )
-
-    def test_dead_letters(self) -> Deferred[None]:
-        """As a command: it tells of its progress, stops on SIGTERM, goes on where it was; each order goes one way."""
-        return self.do(self._dead_letters)
-
-    def _dead_letters(self) -> None:
-        file = self.example("dead-letters")
-        good = [{"order": number, "customer": "c", "amount": 1.5} for number in range(50)]
-        self.telnet("orders", *good[:20], "{no JSON", {"order": 7}, {"order": 8, "customer": "c", "amount": -1})
-        with self.running(file) as process:
-            self.told(process, {"good": 23, "dead": 23})
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(60), 0)
-        self.telnet("orders", *good[20:])
-        with self.running(file) as process:
-            self.told(process, {"good": 30, "dead": 30})
-            # To Java as well, as supervisors do it.
-            os.killpg(process.pid, signal.SIGTERM)
-            self.assertEqual(process.wait(60), 0)
-        self.assertEqual(self.objects("orders.good"), good)
-        dead = self.objects("orders.dead")
-        self.assertEqual(
-            [(each["offset"], each["reason"], each["text"]) for each in dead],
-            [
-                (20, "not JSON of the schema", "{no JSON"),
-                (21, "no customer", '{"order": 7}'),
-                (22, "no amount above 0", '{"order": 8, "customer": "c", "amount": -1}'),
-            ],
-        )
-
-    def command(self, file: Path) -> list[str]:
-        return [sys.executable, "-m", "streamd.cli", "pipeline", "run", str(file), "--json", "--master", "local[2]"]
-
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-
-    @contextmanager
-    def running(self, file: Path) -> Iterator[subprocess.Popen[str]]:
-        with subprocess.Popen(
-            self.command(file), env=self.environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
-        ) as process:
-            try:
-                yield process
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-
-    def told(self, process: subprocess.Popen[str], rows: dict[str, int]) -> None:
-        """Wait until it has told of so many rows for each sink."""
-        assert process.stdout is not None
-        seen = dict.fromkeys(rows, 0)
-        while seen != rows:
-            line = process.stdout.readline()
-            self.assertTrue(line, f"it ended: {seen}")
-            told = json.loads(line)
-            seen[told["sink"]] += told["rows"]

@@ -1,4 +1,4 @@
-"""A driver in a process of its own, to be killed: ``python -m tests.spark.sink_driver INPUT SERVER CHECKPOINT HOOKS``.
+"""A driver to be killed: ``python -m tests.drivers.sink_driver INPUT SERVER CHECKPOINT HOOKS``.
 
 It writes the lines of all files in a directory to the topic ``lines``, one file in each batch.
 """

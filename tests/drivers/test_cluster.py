@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 from twisted.internet.defer import Deferred
 
-from tests.daemon import CHECKOUT
-from tests.spark.cluster import shared_cluster
-from tests.spark.job import SETTINGS, TOPIC
-from tests.spark.session import SparkCase
-from tests.spark.speculating import ROWS
+from tests.drivers.case import DriverCase
+from tests.drivers.cluster import shared_cluster
+from tests.drivers.job import SETTINGS, TOPIC
+from tests.drivers.speculating import ROWS
 from tests.spark.test_pipeline import EXAMPLES
 from tests.spark.written import written
 
 COUNT = 20_000
 
 
-class ClusterTests(SparkCase):
-    def server(self) -> str:
-        return f"127.0.0.1:{self.daemon.port('pravega')}"
-
-    def run_driver(self, *command: str) -> str:
-        """What a driver prints, or a command, that knows nothing but the address of the cluster."""
-        ended = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-            capture_output=True,
-            text=True,
-            timeout=self.timeout,
-            check=False,
-        )
-        self.assertEqual(ended.returncode, 0, ended.stderr)
-        return ended.stdout
-
+class ClusterTests(DriverCase):
     def test_everything(self) -> Deferred[None]:
         """Tasks on both workers read, from files and from the daemon, write once, archive, and read the archive."""
         return self.do(self._everything)
@@ -48,7 +28,7 @@ class ClusterTests(SparkCase):
         for first in range(0, COUNT, COUNT // 4):
             self.publish(TOPIC, *messages[first : first + COUNT // 4])
         places = (str(self.directory), str(self.daemon.data_dir), self.server())
-        found = json.loads(self.run_driver("tests.spark.job", shared_cluster().url, *places))
+        found = json.loads(self.said("tests.drivers.job", shared_cluster().url, *places))
         wanted = [COUNT, sum(range(COUNT)), sum(map(len, messages))]
         for where in ("path", "server"):
             self.assertEqual(found[where], {"batch": wanted, "stream": wanted, "workers": 2})
@@ -57,26 +37,25 @@ class ClusterTests(SparkCase):
         for topic in ("written", "streamed"):
             self.assertEqual(sorted(map(int, written(self.server(), topic))), list(range(COUNT)), topic)
 
-    def test_commands(self) -> Deferred[None]:
-        """``streamctl pipeline run`` and ``streamctl archive`` with the cluster as their master."""
-        return self.do(self._commands)
+    def test_pipeline(self) -> Deferred[None]:
+        """``streamctl pipeline run`` with the cluster as its master, until it is told to stop."""
+        return self.do(self._pipeline)
 
-    def _commands(self) -> None:
+    def _pipeline(self) -> None:
         good = [json.dumps({"order": number, "customer": "c", "amount": 1.5}) for number in range(100)]
         self.publish("orders", *good, "no JSON")
-        on_cluster = ["--master", shared_cluster().url]
+        on_cluster = ["--master", shared_cluster().url, "--json"]
         for key, value in SETTINGS.items():
             on_cluster += ["--conf", f"{key}={value}"]
         text = (EXAMPLES / "dead-letters.toml").read_text(encoding="utf-8")
         file = Path(self.directory, "orders.toml")
         file.write_text(text.replace("127.0.0.1:12345", self.server()))
-        self.run_driver("streamd.cli", "pipeline", "run", str(file), "--once", *on_cluster)
+        with self.running("streamd.cli", "pipeline", "run", str(file), *on_cluster) as process:
+            self.wait_for_rows(process, {"good": 101, "dead": 101})
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(self.timeout), 0)
         self.assertEqual(len(written(self.server(), "orders.good")), 100)
         self.assertEqual(len(written(self.server(), "orders.dead")), 1)
-        options = ("--to", str(self.directory / "archive"), "--server", self.server(), "--json")
-        told = self.run_driver("streamd.cli", "archive", "orders", "orders.*", *options, *on_cluster)
-        ends = {each["topic"]: each["end"] for each in json.loads(told)}
-        self.assertEqual(ends, {"orders": 101, "orders.good": 100, "orders.dead": 1})
 
     def test_twice(self) -> Deferred[None]:
         """Spark does a task twice at once, and both attempts write everything; each row is in the topic once."""
@@ -84,7 +63,7 @@ class ClusterTests(SparkCase):
 
     def _twice(self) -> None:
         places = (self.server(), "t", str(self.directory))
-        self.run_driver("tests.spark.speculating", shared_cluster().url, *places)
+        self.said("tests.drivers.speculating", shared_cluster().url, *places)
         attempts = [each.name for each in self.directory.glob("attempt *")]
         self.assertEqual(sorted(attempts), ["attempt 0", "attempt 1"])
         self.assertEqual(sorted(map(int, written(self.server(), "t"))), list(range(ROWS)))

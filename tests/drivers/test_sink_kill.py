@@ -10,10 +10,11 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.daemon import CHECKOUT, Daemon
-from tests.spark.cluster import free_port
+from tests.daemon import Daemon
+from tests.drivers.case import environment
+from tests.drivers.cluster import free_port
+from tests.drivers.sink_driver import TOPIC
 from tests.spark.failing import COMMIT, DAEMON, DRIVER, PLACES, Hooks
-from tests.spark.sink_driver import TOPIC
 from tests.spark.written import written
 
 ROWS = 20
@@ -45,9 +46,9 @@ class KillTests(SynchronousTestCase):
         """A driver that leads a group of its own, so that nothing of it outlives a test that fails."""
         places = map(str, (self.directory / "checkpoint", self.hooks.directory))
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.sink_driver", str(self.source), self.server, *places],
+            [sys.executable, "-m", "tests.drivers.sink_driver", str(self.source), self.server, *places],
             cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=(self.directory / "driver.log").open("ab"),
             stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""A driver for a cluster, in a process of its own: ``python -m tests.spark.job MASTER DIRECTORY PATH SERVER``.
+"""A driver for a cluster, in a process of its own: ``python -m tests.drivers.job MASTER DIRECTORY PATH SERVER``.
 
 Reads the topic ``a`` by each way, writes it to others, archives it and reads the archive. Prints as JSON what it found.
 """
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamd.spark
 from tests.daemon import CHECKOUT
+from tests.spark.java import OPTIONS
 from tests.spark.session import CONFIG
 
 TOPIC = "a"
@@ -23,7 +24,7 @@ SUMS = ("count(*)", "sum(offset)", "sum(length(value))")
 SETTINGS = {
     **CONFIG,
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": OPTIONS,
     "spark.executorEnv.PYTHONPATH": str(CHECKOUT),
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.cores.max": "2",

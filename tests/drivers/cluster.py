@@ -18,6 +18,7 @@ import pyspark
 
 from streamd.spark.java import java_home
 from tests.daemon import CHECKOUT
+from tests.spark.java import OPTIONS
 
 _SECONDS_MAX: Final = 120.0
 _LAUNCHER: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -40,7 +41,7 @@ class Process:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(CHECKOUT),
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": OPTIONS,
             "SPARK_DAEMON_MEMORY": "256m",
         }
         self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A driver whose task is done twice at once: ``python -m tests.spark.speculating MASTER SERVER TOPIC DIRECTORY``.
+"""A driver whose task is done twice at once: ``python -m tests.drivers.speculating MASTER SERVER TOPIC DIRECTORY``.
 
 Of one partition Spark starts a second attempt, since the first one is slow. Both write all their rows and end together.
 """
@@ -15,12 +15,14 @@ from pyspark import TaskContext
 
 import streamd.spark
 from tests.daemon import CHECKOUT
+from tests.spark.java import OPTIONS
 from tests.spark.session import CONFIG
 
 ROWS = 1000
 
 SPECULATION = {
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": OPTIONS,
     "spark.executorEnv.PYTHONPATH": str(CHECKOUT),
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.speculation": "true",
