@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase as fnmatch
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +19,10 @@ from tests.sesp_client import Sesp
 from tests.spark.session import SparkCase, spark
 
 Rows = list[tuple[int, bytes]]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
 
 
 class ArchiveCase(SparkCase):
@@ -73,6 +78,37 @@ class ArchiveCase(SparkCase):
         with Sesp(self.daemon) as sesp:
             groups = json.loads(sesp.ask(f"?{topic}"))["groups"]
         return None if "archive" not in groups else int(groups["archive"]["position"])
+
+    def cut_off(self, at: int, steps: Iterable[tuple[Any, str]], run: Callable[[], object]) -> bool:
+        """A run that ends before or after one of these steps, the `at`-th of such moments; whether it came to that."""
+        left = at
+
+        def moment() -> None:
+            nonlocal left
+            if not left:
+                raise Killed
+            left -= 1
+
+        def cut(kind: Any, name: str) -> Any:
+            real: Callable[..., Any] = getattr(kind, name)
+
+            def instead(*args: Any, **more: Any) -> Any:
+                moment()
+                result = real(*args, **more)
+                moment()
+                return result
+
+            return self.patch(kind, name, instead)
+
+        cuts = [cut(*step) for step in steps]
+        try:
+            run()
+        except Killed:
+            return True
+        finally:
+            for each in cuts:
+                each.restore()
+        return False
 
     def numbers(self, topic: str, first: int, end: int) -> None:
         """Publish these numbers."""

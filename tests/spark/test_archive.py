@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -156,43 +155,13 @@ class RunTests(ArchiveCase):
         refused("is of format 99", "orders")
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
 class CrashTests(ArchiveCase):
     """A run is cut off, and the next one goes on."""
 
-    def cut_off(self, at: int) -> bool:
-        """A run that ends before or after a change it makes, the `at`-th of these moments; whether it came to that."""
-        left = at
-
-        def moment() -> None:
-            nonlocal left
-            if not left:
-                raise Killed
-            left -= 1
-
-        def cut(kind: Any, name: str) -> Any:
-            real: Callable[..., Any] = getattr(kind, name)
-
-            def instead(*args: Any, **more: Any) -> Any:
-                moment()
-                result = real(*args, **more)
-                moment()
-                return result
-
-            return self.patch(kind, name, instead)
-
-        cuts = [cut(ArrowFiles, "create"), cut(ArrowFiles, "delete"), cut(StorageClient, "set_group")]
-        try:
-            self.archive("a", "b", file_bytes=250, young_seconds=0)
-        except Killed:
-            return True
-        finally:
-            for each in cuts:
-                each.restore()
-        return False
+    def run_and_cut(self, at: int) -> bool:
+        """A run that is cut off at a change that it makes."""
+        steps = [(ArrowFiles, "create"), (ArrowFiles, "delete"), (StorageClient, "set_group")]
+        return self.cut_off(at, steps, lambda: self.archive("a", "b", file_bytes=250, young_seconds=0))
 
     def test_anywhere(self) -> Deferred[None]:
         """Wherever the driver ends, nothing is there twice or missing, and the group is never ahead of the files."""
@@ -204,7 +173,7 @@ class CrashTests(ArchiveCase):
             for topic in ("a", "b"):
                 self.numbers(topic, end, end + 5)
             end += 5
-            was_cut = self.cut_off(at)
+            was_cut = self.run_and_cut(at)
             self.check(end)
             if not was_cut:
                 break
@@ -232,7 +201,7 @@ class CrashTests(ArchiveCase):
     def _gone_meanwhile(self) -> None:
         self.numbers("a", 0, 10)
         self.numbers("b", 0, 1)
-        self.assertTrue(self.cut_off(1))
+        self.assertTrue(self.run_and_cut(1))
         self.assertTrue(self.manifest("a").plan)
         with Sesp(self.daemon) as sesp:
             sesp.ask("@a")

@@ -24,10 +24,6 @@ from tests.spark.session import spark
 BUCKET = "lake"
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
 class PlacesCase(ArchiveCase):
     """An archive at another place."""
 
@@ -74,46 +70,14 @@ class PlacesCase(ArchiveCase):
         # Hadoop keeps checksums beside local files.
         self.assertEqual([path for path in self.paths("*/.*") if not path.endswith(".crc")], [])
 
-    def cut_off(self, kind: type[Files], at: int, *names: str) -> bool:
-        """A run that ends before or after a change that it makes, the `at`-th of these moments; whether it did."""
-        left = at
-
-        def moment() -> None:
-            nonlocal left
-            if not left:
-                raise Killed
-            left -= 1
-
-        def cut(name: str) -> None:
-            real = getattr(kind, name)
-
-            def instead(*args: object) -> object:
-                moment()
-                result = real(*args)
-                moment()
-                return result
-
-            cuts.append(self.patch(kind, name, instead))
-
-        cuts: list[object] = []
-        for name in names:
-            cut(name)
-        try:
-            self.archive("a", file_bytes=40, young_seconds=0)
-        except Killed:
-            return True
-        finally:
-            for each in cuts:
-                each.restore()  # type: ignore[attr-defined]
-        return False
-
     def cut_anywhere(self, kind: type[Files], *names: str) -> None:
         """Wherever the driver ends, the next run goes on, and each record is there once."""
         end = 0
         for at in range(100):
             self.numbers("a", end, end + 5)
             end += 5
-            was_cut = self.cut_off(kind, at, *names)
+            steps = [(kind, name) for name in names]
+            was_cut = self.cut_off(at, steps, lambda: self.archive("a", file_bytes=40, young_seconds=0))
             placed = [offset for offset, _ in self.in_place().get("a", [])]
             self.assertEqual(len(set(placed)), len(placed))
             manifest = Manifests(files_of(spark(), self.uri), "a").last()
