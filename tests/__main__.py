@@ -1,10 +1,9 @@
 """Runs the tests under trial and ends with one plain line: ``N passed, N failed``.
 
-``python -m tests [module or class …]``. Without arguments all of them run, those of Spark (in one session, and with
-drivers in processes of their own) and of the store beside the others: the first wait for Java most of the time, the
-last do nothing but compute. The figures are trial's own, from its last lines; where trial ends without one (it
-crashed), there is no such line and the exit status is not 0. The line before it says what was not tried for want of a
-browser.
+``python -m tests [module or class …]``. Without arguments all of them run, two processes at a time: those of Spark in one
+session beside those with drivers in processes of their own, then all others beside those of the store. The figures are
+trial's own, from its last lines; where trial ends without one (it crashed), there is no such line and the exit status
+is not 0. The line before it says what was not tried for want of a browser.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import tests
 from tests.http.browser import find_browser
 
 _SUMMARY = re.compile(r"^(PASSED|FAILED)(?: \((.*)\))?$")
-_BESIDE = ("spark", "drivers", "store")
+_PACKAGES = ("spark", "drivers", "store")
 
 
 def counts(line: str) -> Counter[str] | None:
@@ -41,9 +40,9 @@ def summary(counted: Counter[str]) -> str:
 
 
 def modules() -> list[str]:
-    """All tests but those that run beside the others."""
+    """All tests but those of packages that have a process of their own."""
     names = [each.name for each in pkgutil.iter_modules(tests.__path__) if each.ispkg or each.name.startswith("test_")]
-    return [f"tests.{name}" for name in names if name not in _BESIDE]
+    return [f"tests.{name}" for name in names if name not in _PACKAGES]
 
 
 def trial(where: str, names: list[str]) -> list[str]:
@@ -52,30 +51,37 @@ def trial(where: str, names: list[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run trial, show what it says as it says it, what those beside said behind it, and add the line."""
-    ended: list[Counter[str] | None] = []
-    status = 0
-    with ExitStack() as stack:
-        beside = []
-        for name in () if arguments else _BESIDE:
-            said = stack.enter_context(TemporaryFile("w+", errors="backslashreplace"))
-            command = trial(f".trial-{name}", [f"tests.{name}"])
-            beside.append((subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT), said))
-        command = trial(".trial", arguments or modules())
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="backslashreplace") as first:
-            assert first.stdout is not None
-            ended.append(show(first.stdout))
-        status |= first.returncode
-        for process, said in beside:
-            status |= process.wait()
-            said.seek(0)
-            ended.append(show(said))
-    if not arguments and find_browser() is None:
-        print("The dashboard was not tried in a browser: there is no chromium with its chromedriver.", flush=True)
-    if None in ended:
+    """Run trial, show what it says, and add the line."""
+    if arguments:
+        ended = run(trial(".trial", arguments))
+    else:
+        spark, drivers, store = (trial(f".trial-{name}", [f"tests.{name}"]) for name in _PACKAGES)
+        ended = [*run(spark, drivers), *run(trial(".trial", modules()), store)]
+        if find_browser() is None:
+            print("The dashboard was not tried in a browser: there is no chromium with its chromedriver.", flush=True)
+    status = max(code for code, _ in ended)
+    if any(counted is None for _, counted in ended):
         return status or 1
-    print(summary(sum((each for each in ended if each), Counter())), flush=True)
+    print(summary(sum((counted for _, counted in ended if counted), Counter())), flush=True)
     return status
+
+
+def run(first: list[str], *beside: list[str]) -> list[tuple[int, Counter[str] | None]]:
+    """Run these at once; show what the first says as it says it, and what the others said behind it."""
+    with ExitStack() as stack:
+        others = []
+        for command in beside:
+            said = stack.enter_context(TemporaryFile("w+", errors="backslashreplace"))
+            others.append((subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT), said))
+        with subprocess.Popen(first, stdout=subprocess.PIPE, text=True, errors="backslashreplace") as process:
+            assert process.stdout is not None
+            counted = show(process.stdout)
+        ended = [(abs(process.returncode), counted)]
+        for other, said in others:
+            code = abs(other.wait())
+            said.seek(0)
+            ended.append((code, show(said)))
+    return ended
 
 
 def show(lines: Iterable[str]) -> Counter[str] | None:
