@@ -1,9 +1,9 @@
 """Runs the tests under trial and ends with one plain line: ``N passed, N failed``.
 
-``python -m tests [module or class …]``. Without arguments all of them run, two processes at a time: those of Spark in one
-session beside those with drivers in processes of their own, then all others beside those of the store. The figures are
-trial's own, from its last lines; where trial ends without one (it crashed), there is no such line and the exit status
-is not 0. The line before it says what was not tried for want of a browser.
+``python -m tests [module or class …]``. Without arguments all of them run, two processes at a time: those of Spark in
+one session beside those with drivers in processes of their own, then all others beside those of the store. The figures
+are trial's own, from its last lines; where trial ends without one (it crashed), there is no such line and the exit
+status is not 0. The line before it says what was not tried for want of a browser.
 """
 
 from __future__ import annotations
