@@ -110,6 +110,7 @@ class BrowserTests(SynchronousTestCase):
     def shoot(self, name: str) -> None:
         """Keep a picture, where somebody wants one."""
         if self.shots:
+            os.makedirs(self.shots, exist_ok=True)
             self.browser.save_screenshot(os.path.join(self.shots, f"{name}.png"))
 
     def complaints(self) -> list[str]:
