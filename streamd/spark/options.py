@@ -219,7 +219,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path)
 
 
-def check_server(server: str) -> None:
+def check_server_address(server: str) -> None:
     """Whether this can be the address of a daemon for all processes of Spark; ValueError."""
     address = parse_address(server)
     if isinstance(address, TlsAddress):
@@ -231,7 +231,7 @@ def check_server(server: str) -> None:
 
 def _check_address(server: str) -> None:
     try:
-        check_server(server)
+        check_server_address(server)
     except ValueError as error:
         raise OptionError(f"server is to be the address of the daemon's Pravega service: {error}")
 

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from streamd.spark.options import check_server
+from streamd.spark.options import check_server_address
 from streamd.spark.pipeline_lines import Lines
 
 FORMATS: Final = ("raw", "text", "json", "csv", "smq")
@@ -126,7 +126,7 @@ def _checked(document: _Table) -> Pipeline:
     name = own.matching("name", _PIPELINE_NAME, "letters, digits, dots, dashes and underscores")
     server = own.text("server", SERVER)
     try:
-        check_server(server)
+        check_server_address(server)
     except ValueError as error:
         raise own.error(str(error), "server")
     path = own.optional("path")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from streamd.spark.options import OptionError, check_server
+from streamd.spark.options import OptionError, check_server_address
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -45,7 +45,7 @@ def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
     if server is None:
         raise OptionError("say where to write: give server, the daemon's Pravega service as host:port")
     try:
-        check_server(server)
+        check_server_address(server)
     except ValueError as error:
         raise OptionError(f"server: {error}") from None
     if stream and txn_id is not None:
