@@ -41,6 +41,7 @@ class Files(ABC):
     """All files below one URI. Paths are relative to it."""
 
     uri: str
+    location: Location
 
     def url(self, path: str) -> str:
         """The name of a file for Spark."""

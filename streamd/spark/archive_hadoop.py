@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from streamd.spark.archive_files import ArchiveError, Files, temporary
+from streamd.spark.archive_files import ArchiveError, Files, Location, temporary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +44,7 @@ class HadoopFiles(Files):
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self.uri = uri.rstrip("/")
+        self.location = Location(self.uri)
         self._spark = spark
         session: Any = spark
         self._gateway = session.sparkContext._gateway

@@ -22,8 +22,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from streamd.spark.archive_arrow import ArrowFiles
-from streamd.spark.archive_files import ArchiveError, Files, Location
+from streamd.spark.archive_files import ArchiveError, Files
 from streamd.spark.archive_hadoop import HadoopFiles
 from streamd.spark.archive_location import files_of
 from streamd.spark.archive_manifest import Manifest, Manifests, Output
@@ -247,9 +246,8 @@ class _Topic:
     def jobs(self) -> Iterator[Job]:
         """What the plan asks for."""
         settings = self._settings
-        location = self._files.location if isinstance(self._files, ArrowFiles) else Location(self._files.uri)
         for output in self.manifest.plan:
-            yield Job(location, settings.path, settings.server, self.info.name, self.info.id, output)
+            yield Job(self._files.location, settings.path, settings.server, self.info.name, self.info.id, output)
 
     def commit(self) -> None:
         """All of the plan is written: it counts from here on."""
