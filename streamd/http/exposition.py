@@ -146,6 +146,7 @@ def families(seen: Seen) -> Iterator[Metric]:
         yield CounterMetricFamily(f"streamd_{name}", text, value=float(value(seen)))
     yield from _limits(seen.core)
     yield from _commits(seen.core)
+    yield _loops(seen.core)
     yield from _traffic(seen.core.load.traffic)
 
 
@@ -174,6 +175,13 @@ def _commits(core: Core) -> Iterator[Metric]:
         buckets=list(zip(bounds, map(float, sums), strict=True)),
         sum_value=counted.took.seconds,
     )
+
+
+def _loops(core: Core) -> Metric:
+    family = CounterMetricFamily("streamd_loop_failures", "Failures of periodic jobs, which go on.", labels=["loop"])
+    for name, count in core.loops.failures.items():
+        family.add_metric([name], count)
+    return family
 
 
 def _traffic(traffic: dict[str, Traffic]) -> Iterator[Metric]:
