@@ -102,7 +102,7 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
     ("fold_bytes", "Bytes of packs that folds wrote.", lambda seen: seen.compaction.pack_bytes),
     ("merges", "Merges of packs.", lambda seen: seen.compaction.merges),
     ("compactor_starts", "Starts of the compactor's process.", lambda seen: seen.compaction.starts),
-    ("compactor_failures", "Failures that the compactor told of.", lambda seen: seen.compaction.failures),
+    ("compactor_failures", "Failures of the compactor, its starts included.", lambda seen: seen.compaction.failures),
     ("retention_sweeps", "Looks of retention at all segments.", lambda seen: seen.retention.sweeps),
     (
         "retention_truncated_records",
