@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from zope.interface import Attribute, Interface
 
+from streamd.metrics import LoopCounts
+
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IProtocolFactory, IReactorTime
 
@@ -43,6 +45,8 @@ class Core:
     """What the endpoints of a protocol have in common, by its name and one of their own: a queue on two is one."""
     access: Access = field(default_factory=_everybody)
     """Who may do what; everybody everything, unless there are rules."""
+    loops: LoopCounts = field(default_factory=LoopCounts)
+    """How often periodic jobs failed."""
 
     serving: Callable[[], bool] = field(default=lambda: True, compare=False)
     """Whether every endpoint is up, and the daemon is not about to end."""
