@@ -62,6 +62,9 @@ _ERRORS: Final[dict[type[StoreError], tuple[Code, str]]] = {
     TransactionTooLarge: (Code.TRANSACTION_FAILED, "{error}; it can only be rolled back"),
 }
 
+# Errors whose text is the name of a topic.
+_NAMING: Final = (NoSuchSegment, SegmentSealed, NotAllowed)
+
 # What a client should have known; other codes tell of what an answer has no room for.
 _BREACHES: Final = (Code.IN_TRANSACTION, Code.NO_TRANSACTION)
 
@@ -85,11 +88,15 @@ class FujinProtocol(StreamProtocol):
         self._code = Code.NONE
         self._transaction: Transaction | None = None
         self._reader: Reader | None = None
+        self._reader_name = ""
 
     def perform(self, request: Any) -> Reply:
         return _ACTIONS[type(request)](self, request)
 
     def refused(self, request: Any, error: StoreError) -> bytes | None:
+        if isinstance(request, fujin.ConnectReader | fujin.Acknowledge) and isinstance(error, _NAMING):
+            # A reader is told the name that it came with: which topic that stands for is the operator's secret.
+            error = type(error)(self._reader_name)
         code, text = error_of(error)
         if isinstance(request, fujin.Write):
             return replies.answers(replies.Reply.WRITTEN, request.ids, code, text)
@@ -204,6 +211,7 @@ class FujinProtocol(StreamProtocol):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _connect_reader(self, request: fujin.ConnectReader) -> Reply:
+        self._reader_name = request.name
         settings = self._settings.reader(request.name)
         self.allow(READ, settings.topic)
         reader = self._reader = Reader(self, auto_commit=settings.auto_commit, consumer=request.role is Role.CONSUMER)
