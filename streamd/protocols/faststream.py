@@ -130,17 +130,21 @@ class FastStreamProtocol(StreamProtocol):
         record = Batch.of([request.record])
         if not request.all_except and not segments:
             return b""
-        self.count_appended(record)
         if request.all_except:
             if not self.permits.covers(WRITE, NUMBERED):
                 raise NotAllowed(f"all of {NUMBERED}")
-            return self.core.store.broadcast(record, without=segments), b""
+            return self.core.store.broadcast(record, without=segments).addCallback(self._broadcast, record), b""
         # A stream that the peer may not write to is like one that is not there.
         allowed = [segment for segment in segments if self._may_write(segment, record)]
         if not allowed:
             return b""
         self.count_appended(record)
         return self.core.store.fan_out(allowed, record), b""
+
+    def _broadcast(self, received: bool, record: Batch) -> None:
+        """Count what was broadcast, unless there was nobody to receive it."""
+        if received:
+            self.traffic.appended(record)
 
     def _may_write(self, segment: Segment, record: Batch) -> bool:
         try:

@@ -166,6 +166,7 @@ class Storage:
         return found.addCallback(self._told, segment, request)
 
     def _told(self, found: list[Run], segment: Segment, request: storage.ReadRecords) -> bytes:
+        self._peer.traffic.read(sum([run.batch.count for run in found]), sum([run.batch.size for run in found]))
         read = storage.RecordsRead(request.id, segment.first_number, segment.number, tuple(found))
         return in_parts(to_bytes(read))
 
@@ -315,13 +316,18 @@ class Storage:
         reply = to_bytes(storage.HiddenDeleted(request.id, len(deleted) - 1))
         return gatherResults(deleted, consumeErrors=True).addErrback(_first_failure), reply
 
-    def _set_group(self, request: storage.SetGroup) -> Deferred[bytes]:
+    def _set_group(self, request: storage.SetGroup) -> Reply:
         segment = self._visible(request.segment, READ)
         done = self._store.set_group(segment, request.group, request.position)
-        return done.addCallback(lambda _: _position(request, segment))
+        # Told from here: when it is on disk, so may be a later position that came in the same commit.
+        position = max(request.position, segment.claimed_first_number)
+        return done, to_bytes(storage.GroupPosition(request.id, True, position))
 
     def _get_group(self, request: storage.GetGroup) -> bytes:
-        return _position(request, self._visible(request.segment, READ))
+        segment = self._visible(request.segment, READ)
+        group = (segment.groups or {}).get(request.group)
+        position = 0 if group is None else group.position
+        return to_bytes(storage.GroupPosition(request.id, group is not None, position))
 
     def _get_level(self, request: storage.GetLevel) -> bytes:
         level = (self._visible(request.segment, VISIBLE).levels or {}).get(request.writer)
@@ -330,11 +336,6 @@ class Storage:
 
 def _described(request: Message, segments: Sequence[Segment], after: int = 0) -> bytes:
     return to_bytes(storage.Segments(request.id, tuple(map(info, segments)), after))
-
-
-def _position(request: storage.GetGroup | storage.SetGroup, segment: Segment) -> bytes:
-    group = (segment.groups or {}).get(request.group)
-    return to_bytes(storage.GroupPosition(request.id, group is not None, group.position if group is not None else 0))
 
 
 def _is_gone(failure: Failure) -> None:
