@@ -105,7 +105,10 @@ class PravegaProtocol(StreamProtocol):
             self.give_up("an append without a setup")
             return None
         segment = self._writers[request.writer][0]
-        self.allow_write(segment, request.batch.size)
+        self.allow(WRITE, segment.name)
+        if request.end > (segment.claimed_level(request.writer) or 0):
+            # Else it came before, and takes no more room.
+            self.allow_write(segment, request.batch)
         try:
             stored = self._store(segment, request)
         except LevelOverlap as error:

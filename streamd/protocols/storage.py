@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import translate
@@ -274,6 +275,9 @@ class Storage:
         level = request.number + batch.count
         if level >= 1 << 63:
             raise StoreError(f"no segment has {request.number} records")
+        if level > (segment.claimed_level(_APPENDER) or 0):
+            # Else it is stored already, and takes no more room.
+            self._peer.allow_write(segment, batch)
         done = self._store.append(segment, batch, writer=_APPENDER, expected=request.number, level=level)
         return done, to_bytes(storage.RecordsAppended(request.id, level))
 
@@ -284,15 +288,20 @@ class Storage:
             have is not None and have >= each.level for have, each in zip(stored, levels, strict=True)
         )
         parts: list[tuple[Segment, Segment]] = []
+        added: Counter[Segment] = Counter()
         for part in request.parts:
             try:
                 hidden, target = self._hidden(part.hidden), self._visible(part.target, WRITE)
-                self._peer.allow_write(target, hidden.offset - hidden.first_offset)
-                parts.append((hidden, target))
             except NoSuchSegment:
                 # What was published is no hidden segment any more, and who did it may not know that it is done.
                 if not again:
                     raise
+            else:
+                parts.append((hidden, target))
+                added[target] += hidden.next_offset
+        if not again:
+            for target, size in added.items():
+                self._peer.allow_more(target, size)
         records = sum([hidden.next_number for hidden, _ in parts])
         size = sum([hidden.next_offset for hidden, _ in parts]) - EVENT_HEADER_BYTES * records
         published = self._store.publish(parts, levels)
