@@ -241,6 +241,11 @@ class SmqSettings:
 
     queue: str = setting("smq", "the segment that is the queue of this endpoint")
 
+    @property
+    def groups(self) -> frozenset[str]:
+        """The reader groups that clients acknowledge in."""
+        return frozenset({GROUP})
+
 
 def configure(table: Mapping[str, object]) -> SmqSettings:
     """The settings of one ``[smq]`` table."""

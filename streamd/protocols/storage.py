@@ -12,7 +12,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred, succeed
 from twisted.python.failure import Failure
 
-from streamd.access.permits import READ, VISIBLE, WRITE, NotAllowed
+from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply
 from streamd.protocols.permitted import Permitted
@@ -326,7 +326,9 @@ class Storage:
         return gatherResults(deleted, consumeErrors=True).addErrback(_first_failure), reply
 
     def _set_group(self, request: storage.SetGroup) -> Reply:
-        segment = self._visible(request.segment, READ)
+        segment = self._visible(request.segment, READ | ADMIN)
+        if not self._peer.permits.may_move(segment.name, request.group):
+            raise NotAllowed(segment.name)
         done = self._store.set_group(segment, request.group, request.position)
         # Told from here: when it is on disk, so may be a later position that came in the same commit.
         position = max(request.position, segment.claimed_first_number)
