@@ -69,6 +69,10 @@ class Batch:
             begin = end
         return found
 
+    def singles(self) -> list[Batch]:
+        """Each record as a batch of its own."""
+        return [Batch.of([record]) for record in self.records()]
+
     def part(self, first: int, last: int) -> Batch:
         """Records first to last (not included), without copying the payload."""
         if first == 0 and last >= len(self.lengths):

@@ -70,7 +70,10 @@ class IStreamProtocol(Interface):
     default: str = Attribute("The endpoint to listen on where none is configured, or 'off'.")
 
     def configure(table: Mapping[str, object]) -> object:
-        """Check the keys of its table (without ``endpoint``) and return its settings; ConfigError names a bad key."""
+        """Check the keys of its table (without ``endpoint``) and return its settings; ConfigError names a bad key.
+
+        Where clients acknowledge in reader groups whose names are known, ``groups`` of the settings has them.
+        """
 
     def factory(core: Core, settings: object) -> IProtocolFactory:
         """The Factory for one endpoint, with the settings that `configure` returned."""

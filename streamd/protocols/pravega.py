@@ -117,10 +117,11 @@ class PravegaProtocol(StreamProtocol):
             self.give_up("an append whose setup was refused")
             return None
         segment = self._writers[block.writer][0]
-        self.allow_write(segment, block.batch.size)
+        self.allow(WRITE, segment.name)
         # What is on its way to the disk counts: where that fails, so does what is built on it.
         level = segment.claimed_level(block.writer) or 0
         if block.end <= level:
+            # It came before, and takes no more room.
             reply = pravega.data_appended(block.writer, level)
         else:
             reply = pravega.data_appended(block.writer, block.end)
@@ -129,6 +130,7 @@ class PravegaProtocol(StreamProtocol):
                 # Something is missing before it, or the level is not the start of an event in it.
                 raise LevelGap(level, block.offset, block.end)
             block = above
+            self.allow_write(segment, block.batch)
         stored = self.core.store.append(
             segment, block.batch, writer=block.writer, expected=block.offset, level=block.end
         )

@@ -12,14 +12,15 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from streamd.access.permits import READ, WRITE, NotAllowed
+from streamd.access.permits import READ, NotAllowed, TopicFull
 from streamd.config import fill
 from streamd.groups import Group, Groups, Members, Range
 from streamd.interfaces import ConfigError, Core
 from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
-from streamd.store import BadName, NoSuchSegment, Run, Segment, SegmentExists, StoreError
+from streamd.store import BadName, NoSuchSegment, Run, Segment, StoreError
+from streamd.store.frame import span
 from streamd.store.names import check_name
 from streamd.wire import TooLarge, WireError, smq
 
@@ -48,14 +49,17 @@ class Queue:
         """The segment, where there is one."""
         return self._store.find(self.name)
 
-    def make(self) -> Deferred[Segment]:
-        """The segment, made where there is none."""
+    def claimed(self) -> Segment | None:
+        """The segment as the next push finds it: one that is on its way to the disk counts."""
+        return self._store.find_claimed(self.name)
 
-        def exists(failure: Failure) -> Segment:
-            failure.trap(SegmentExists)
-            return self.segment()
-
-        return self._store.create(self.name).addErrback(exists)
+    def make(self) -> Segment:
+        """The segment, which is not there, made: it can be pushed to before it is on disk."""
+        # Where this fails, so does what is appended behind it, and that is told.
+        self._store.create(self.name).addErrback(lambda failure: failure.trap(StoreError) and None)
+        segment = self.claimed()
+        assert segment is not None
+        return segment
 
     def group(self) -> Group | None:
         """The reader group of the segment that is there now."""
@@ -116,19 +120,24 @@ class SmqProtocol(StreamProtocol):
         return smq.REFUSED if isinstance(error, TooLarge) else None
 
     def _push(self, request: smq.Push) -> Reply:
-        reply = smq.PUSHED * request.messages
-        self.count_appended(request.batch)
         try:
-            segment = self._queue.segment()
-        except NoSuchSegment:
-            # It is the operator who named the queue: who may push may be the first to do so.
-            self.allow(WRITE, self._queue.name)
-            return self._queue.make().addCallback(self._append, request), reply
-        self.allow_write(segment, request.batch.size)
-        return self._append(segment, request), reply
+            segment = self._target(request)
+        except TopicFull:
+            if request.messages == 1:
+                raise
+            return self.one_by_one([smq.Push(request.tag, each) for each in request.batch.singles()])
+        self.count_appended(request.batch)
+        return self.core.store.append(segment, request.batch, tag=request.tag), smq.PUSHED * request.messages
 
-    def _append(self, segment: Segment, request: smq.Push) -> Deferred[Any]:
-        return self.core.store.append(segment, request.batch, tag=request.tag)
+    def _target(self, request: smq.Push) -> Segment:
+        """Where to push these, if the peer may."""
+        segment = self._queue.claimed()
+        if segment is None:
+            # It is the operator who named the queue: who may push may be the first to do so.
+            self.allow_fill(self._queue.name, span(request.tag, request.batch.count, request.batch.size))
+            return self._queue.make()
+        self.allow_write(segment, request.batch, request.tag)
+        return segment
 
     def _refuse(self, request: smq.BadPush) -> Reply:
         self.count_invalid()
@@ -231,6 +240,11 @@ class SmqSettings:
     """``[smq]`` or ``[[smq]]``, beside the endpoint."""
 
     queue: str = setting("smq", "the segment that is the queue of this endpoint")
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The reader groups that clients acknowledge in."""
+        return frozenset({GROUP})
 
 
 def configure(table: Mapping[str, object]) -> SmqSettings:
