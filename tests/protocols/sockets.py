@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from streamd.quic.certificate import FILE_NAME, KEY_NAME, self_signed
+from streamd.quic.certificate import FILE_NAME, KEY_NAME, local_certificate
 from tests.daemon import Daemon
 
 
@@ -121,7 +121,7 @@ def write_certificate(path: str) -> None:
     """A key and a certificate of its own for this machine, in one file."""
     directory = f"{path}.made"
     os.mkdir(directory)
-    self_signed(directory)
+    local_certificate(directory)
     with open(path, "wb") as file:
         for name in (KEY_NAME, FILE_NAME):
             with open(os.path.join(directory, name), "rb") as part:
