@@ -1,4 +1,4 @@
-"""Certificates as earlier versions made them."""
+"""Certificates that sign themselves, as earlier versions made them."""
 
 from __future__ import annotations
 
