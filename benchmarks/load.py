@@ -86,7 +86,7 @@ def run_quic(
     timeout_seconds: float = 120,
 ) -> Result:
     """The same for a QUIC server."""
-    certificate = server.directory / "data" / "quic-certificate.pem"
+    certificate = server.directory / "data" / "quic-ca.pem"
     options = {
         "port": server.port,
         "certificate": certificate,

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Protocol
 
-from streamd.quic.certificate import KEY_NAME, self_signed
+from streamd.quic.certificate import FILE_NAME, KEY_NAME, local_certificate
 
 _ROOT = Path(__file__).resolve().parent.parent
 _HOST = "127.0.0.1"
@@ -158,8 +158,8 @@ class Sink:
         # Where streamd has its own.
         data = directory / "data"
         data.mkdir()
-        _, certificate = self_signed(str(data))
-        files = [f"--certificate={certificate}", f"--key={data / KEY_NAME}"]
+        local_certificate(str(data))
+        files = [f"--certificate={data / FILE_NAME}", f"--key={data / KEY_NAME}"]
         command = [sys.executable, "-m", "benchmarks.quic_sink", f"--port={port}", *files]
         return _start(self.name, "sink", port, directory, command, _logged("ready"))
 

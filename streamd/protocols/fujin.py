@@ -26,7 +26,7 @@ from streamd.protocols.fujin_ping import Pinger
 from streamd.protocols.fujin_reader import Reader
 from streamd.protocols.fujin_settings import FujinSettings, configure
 from streamd.protocols.fujin_transaction import Transaction, TransactionFailed, TransactionTooLarge
-from streamd.quic.certificate import CertificateError, self_signed
+from streamd.quic.certificate import CertificateError, local_certificate
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.quic.interfaces import IQuicConnection, IQuicFactory, IQuicStream
 from streamd.store import (
@@ -360,13 +360,19 @@ class FujinFactory(StreamFactory):
         if endpoint.has_certificate:
             return endpoint.equipped(alpn=ALPN)
         try:
-            certificate, path = self_signed(data_dir)
+            certificate, trusted, replaced = local_certificate(data_dir)
         except CertificateError as error:
             raise OSError(EINVAL, str(error))
+        if replaced:
+            StreamProtocol.log.warn(
+                "the certificate of fujin that an earlier version made, and that vouched for itself, is replaced: "
+                "clients that trust it have to trust {path} now",
+                path=trusted,
+            )
         StreamProtocol.log.warn(
-            "fujin has no certificate; it uses one that vouches for itself, {path}: "
-            "give clients that file to trust, or set privateKey and certKey in the endpoint",
-            path=path,
+            "fujin was given no certificate and shows one of its own, for this machine: give clients the file {path} "
+            "to trust, or set privateKey and certKey in the endpoint",
+            path=trusted,
         )
         return endpoint.equipped(alpn=ALPN, certificate=certificate)
 

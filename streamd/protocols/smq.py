@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
 from streamd.access.permits import READ, NotAllowed, TopicFull
@@ -19,7 +19,7 @@ from streamd.interfaces import ConfigError, Core
 from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
-from streamd.store import BadName, NoSuchSegment, Run, Segment, StoreError
+from streamd.store import BadName, NoSuchSegment, RecordsTruncated, Run, Segment, StoreError
 from streamd.store.frame import span
 from streamd.store.names import check_name
 from streamd.wire import TooLarge, WireError, smq
@@ -108,13 +108,16 @@ class SmqProtocol(StreamProtocol):
     def perform(self, request: smq.Request) -> Reply:
         return _ACTIONS[type(request)](self, request)
 
-    def refused(self, request: smq.Request, error: StoreError) -> bytes:
-        if isinstance(request, smq.Pull):
-            # There is no word for it. The message stays, and what the peer is told is that there is none now.
-            if not isinstance(error, NotAllowed):
-                self.log.error("a message of {queue} can't be read: {error}", queue=self._queue.name, error=str(error))
+    def refused(self, request: smq.Push | smq.Pull, error: StoreError) -> bytes | None:
+        if isinstance(request, smq.Push):
+            return smq.REFUSED * request.messages
+        if isinstance(error, NotAllowed):
             return smq.EMPTY * request.messages
-        return smq.REFUSED * request.messages
+        # There is no word for it, and that the queue is empty would not be true. The message stays.
+        self.log.error("a message of {queue} can't be read: {error}", queue=self._queue.name, error=str(error))
+        self.count_cut_off("unanswerable")
+        self.finish()
+        return None
 
     def broken(self, error: WireError) -> bytes | None:
         return smq.REFUSED if isinstance(error, TooLarge) else None
@@ -143,6 +146,10 @@ class SmqProtocol(StreamProtocol):
         self.count_invalid()
         return smq.REFUSED * request.messages
 
+    def _goodbye(self, request: smq.Goodbye) -> Reply:
+        self.finish()
+        return None
+
     def _pull(self, request: smq.Pull) -> Reply:
         self.allow(READ, self._queue.name)
         group = self._queue.group()
@@ -156,13 +163,12 @@ class SmqProtocol(StreamProtocol):
         try:
             runs = self.read(group.segment, first, records_max=end - first)
         except StoreError:
-            group.give_back(first, end)
-            raise
+            runs = fail()
         replies: Deferred[bytes] = runs.addCallbacks(
             self._pulled,
             self._unread,
             callbackArgs=(group, taken, request.messages),
-            errbackArgs=(group, taken),
+            errbackArgs=(group, taken, request),
         )
         return self._queue.reading(replies)
 
@@ -194,9 +200,12 @@ class SmqProtocol(StreamProtocol):
         self.when_sent(partial(self._sent, group, (first, first + found), reply))
         return reply
 
-    def _unread(self, failure: Failure, group: Group, taken: Range) -> Failure:
+    def _unread(self, failure: Failure, group: Group, taken: Range, request: smq.Pull) -> bytes | Failure:
         group.give_back(*taken)
-        return failure
+        if failure.check(RecordsTruncated, NoSuchSegment) is None:
+            return failure
+        # These are gone, and what is in the queue now is next.
+        return self._pull_again(None, request)
 
     def _sent(self, group: Group, given: Range, reply: bytes, sent_bytes: int) -> None:
         """What is with the operating system is acknowledged, and nobody waits for that. The rest is given back."""
@@ -221,6 +230,7 @@ _ACTIONS: Final[dict[type, Callable[[SmqProtocol, Any], Reply]]] = {
     smq.Push: SmqProtocol._push,
     smq.BadPush: SmqProtocol._refuse,
     smq.Pull: SmqProtocol._pull,
+    smq.Goodbye: SmqProtocol._goodbye,
 }
 
 
