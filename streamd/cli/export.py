@@ -97,7 +97,7 @@ def _write_parquet(file: BinaryIO, found: Source, ranges: list[tuple[Info, int, 
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
 
-        from streamd.spark.columns import ARROW, batches
+        from streamd.spark.read.columns import ARROW, batches
     except ImportError as error:
         raise CommandError(
             f"Parquet is written with pyarrow, and {error.name} is not installed: {SPARK}",

@@ -13,8 +13,8 @@ from streamd.cli.command import USAGE, CommandError, check_server, print_json
 from streamd.cli.spark import add_spark_options, gone_with, in_short, missing, spark_session
 
 if TYPE_CHECKING:
-    from streamd.spark.pipeline_file import Pipeline
-    from streamd.spark.pipeline_run import Progress
+    from streamd.spark.pipeline.file import Pipeline
+    from streamd.spark.pipeline.run import Progress
 
 
 def add(commands: Any) -> None:
@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     if pipeline.path is None or any(sink.topic is not None for sink in pipeline.sinks):
         check_server(pipeline.server)
     with spark_session(pipeline.name, options, stop) as spark:
-        from streamd.spark.pipeline_file import PipelineError
-        from streamd.spark.pipeline_run import QueryFailed, Running
+        from streamd.spark.pipeline.file import PipelineError
+        from streamd.spark.pipeline.run import QueryFailed, Running
 
         running = Running(spark, pipeline)
         try:
@@ -88,8 +88,8 @@ def check(options: argparse.Namespace) -> int:
     pipeline = _load(options.file)
     _add_settings(pipeline, options)
     with spark_session(pipeline.name, options) as spark:
-        from streamd.spark import pipeline_run
-        from streamd.spark.pipeline_file import PipelineError
+        from streamd.spark.pipeline import run as pipeline_run
+        from streamd.spark.pipeline.file import PipelineError
 
         try:
             columns = pipeline_run.check(spark, pipeline)
@@ -106,7 +106,7 @@ def check(options: argparse.Namespace) -> int:
 
 def _load(file: str) -> Pipeline:
     try:
-        from streamd.spark.pipeline_file import PipelineError, load
+        from streamd.spark.pipeline.file import PipelineError, load
     except ImportError as error:
         raise missing(error)
     try:

@@ -56,10 +56,10 @@ def spark_session(name: str, options: argparse.Namespace, stop: Event | None = N
     from pyspark.errors import PySparkException
 
     from streamd.client.errors import ClientError
-    from streamd.spark.archive_files import ArchiveError
+    from streamd.spark.archives.files import ArchiveError
     from streamd.spark.java import NoJava, quiet_java_home
     from streamd.spark.options import OptionError
-    from streamd.spark.places import DataLost
+    from streamd.spark.read.places import DataLost
     from streamd.spark.start import session
     from streamd.store.errors import StoreError
 
