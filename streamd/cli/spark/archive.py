@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from streamd.cli.command import SERVER, check_server, print_json, size
-from streamd.cli.spark import add_spark_options, spark_session
+from streamd.cli.spark.start import add_spark_options, spark_session
 
 
 def add(commands: Any) -> None:

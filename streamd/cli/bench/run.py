@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from streamd.cli.bench_daemon import own_daemon
-from streamd.cli.bench_plot import percentiles, plot
+from streamd.cli.bench.daemon import own_daemon
+from streamd.cli.bench.plot import percentiles, plot
 from streamd.cli.command import print_json, size
 from streamd.cli.connect import add_server_options, pravega, sesp, storage
 from streamd.cli.show import Advance, amount, counted, progress, say

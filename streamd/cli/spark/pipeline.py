@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from streamd.cli.command import USAGE, CommandError, check_server, print_json
-from streamd.cli.spark import add_spark_options, gone_with, in_short, missing, spark_session
+from streamd.cli.spark.start import add_spark_options, gone_with, in_short, missing, spark_session
 
 if TYPE_CHECKING:
     from streamd.spark.pipeline.file import Pipeline

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from streamd.cli.messages.records import json_lines, raw_bytes, terminal_lines, text_lines
+from streamd.cli.messages.source import add_source_options, source
 from streamd.cli.places import PLACE_HELP, place
-from streamd.cli.records import json_lines, raw_bytes, terminal_lines, text_lines
-from streamd.cli.source import add_source_options, source
 from streamd.cli.values import whole
 
 if TYPE_CHECKING:
-    from streamd.cli.source import Run, Source
+    from streamd.cli.messages.source import Run, Source
 
 _LAST: Final = 10
 _LOOK_SECONDS: Final = 0.2

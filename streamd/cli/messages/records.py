@@ -10,7 +10,7 @@ from streamd import as_json
 from streamd.wire.sesp import message_lines
 
 if TYPE_CHECKING:
-    from streamd.cli.source import Run
+    from streamd.cli.messages.source import Run
 
 # What moves a terminal's cursor, changes its colours or worse, in UTF-8; a tab may stay, and lines end with \n.
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")

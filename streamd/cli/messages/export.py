@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from streamd.cli.command import SPARK, UNAVAILABLE, USAGE, CommandError, print_json
+from streamd.cli.messages.records import json_lines
+from streamd.cli.messages.source import add_source_options, source
 from streamd.cli.places import END, FIRST, PLACE_HELP, place
-from streamd.cli.records import json_lines
 from streamd.cli.show import Advance, counted, numbers, progress
-from streamd.cli.source import add_source_options, source
 
 if TYPE_CHECKING:
-    from streamd.cli.source import Info, Run, Source
+    from streamd.cli.messages.source import Info, Run, Source
 
 
 def add(commands: Any) -> None:
