@@ -108,12 +108,16 @@ class Store(Appending):
             raise NoSuchSegment(f"segment {id}")
         return segment
 
-    def following(self, id: int, count: int) -> list[Segment]:
-        """The next segments by id behind this one, hidden ones too: so many, or fewer where there are no more."""
-        # They are in this order but for a few, which costs the sort next to nothing.
-        ids = sorted(self._segments.by_id)
+    def following(self, id: int, count: int) -> tuple[list[Segment], int]:
+        """The next segments by id behind this one, hidden ones too, up to so many; and the id behind which to go on.
+
+        That is 0 where there are no more.
+        """
+        ids, by_id = self._segments.ids, self._segments.by_id
         first = bisect_right(ids, id)
-        return [self._segments.by_id[each] for each in ids[first : first + count]]
+        looked_at = ids[first : first + count]
+        after = looked_at[-1] if first + count < len(ids) else 0
+        return [by_id[each] for each in looked_at if each in by_id], after
 
     def names(self) -> list[str]:
         """The names of all segments, in the order of their creation."""
