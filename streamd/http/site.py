@@ -119,7 +119,7 @@ class HttpSite(Gathering[Channel], Site):
         root.putChild(b"events", self._events)
         root.putChild(b"metrics", Metrics(core, self._survey))
         root.putChild(b"healthz", Healthz())
-        root.putChild(b"readyz", Readyz(core, self._survey))
+        root.putChild(b"readyz", Readyz(core))
         Site.__init__(self, root, Guard, timeout=_IDLE_SECONDS_MAX, reactor=core.clock, parsePOSTFormSubmission=False)
         # Alone: without the one for HTTP/2, which nobody here needs.
         self.protocol = partial(Channel, core)  # type: ignore[assignment, method-assign]
