@@ -39,6 +39,7 @@ CONNECTIONS_CUT_OFF: Final = (
     "http",  # it spoke HTTP to a stream protocol
     "tls",  # its handshake failed: it showed no certificate, say, or one that is not welcome
     "unanswerable",  # the protocol has no word for the answer
+    "idle",  # it asked nothing for long, or somebody else needed its place
     "failed",  # a bug
 )
 CONNECTIONS_SLOWED: Final = (
