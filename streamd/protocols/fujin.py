@@ -14,6 +14,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.internet.protocol import connectionDone
+from twisted.logger import LogLevel
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -39,6 +40,7 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
+from streamd.store.errors import level_of
 from streamd.store.frame import span
 from streamd.store.names import check_name
 from streamd.wire import WireError, fujin
@@ -109,7 +111,7 @@ class FujinProtocol(StreamProtocol):
             return replies.reader_connected(False, 0, code, text)
         # What is left is a commit, whose answer has no room for an error.
         self._end_transaction(rolled_back=True)
-        self.close_with(Code.COMMIT_FAILED, f"a transaction could not be committed: {text}")
+        self.close_with(Code.COMMIT_FAILED, f"a transaction could not be committed: {text}", level_of(error))
         return None
 
     def broken(self, error: WireError) -> bytes | None:
@@ -118,10 +120,10 @@ class FujinProtocol(StreamProtocol):
         self._code = error.code
         return error.last_words
 
-    def close_with(self, code: Code, why: str) -> None:
+    def close_with(self, code: Code, why: str, level: LogLevel = LogLevel.warn) -> None:
         """Close the stream with a code, when what came before was answered."""
         self.count_cut_off("broken" if code in _BREACHES else "unanswerable")
-        self.log.warn("a stream of {peer} is closed: {reason}", peer=self.peer, reason=why, code=code.name)
+        self.log.emit(level, "a stream of {peer} is closed: {reason}", peer=self.peer, reason=why, code=code.name)
         self._code = code
         self.finish()
 

@@ -31,6 +31,7 @@ from streamd.store import (
     SegmentSealed,
     StoreError,
 )
+from streamd.store.errors import level_of
 from streamd.store.frame import TAG_RAW
 from streamd.wire import pravega
 from streamd.wire.fields import Message
@@ -99,7 +100,7 @@ class PravegaProtocol(StreamProtocol):
         if isinstance(error, RecordsTruncated):
             return pravega.truncated(name, error.first_offset)
         # A gap, a bad name, a full disk: the document has no word for it.
-        self.give_up(str(error))
+        self.give_up(str(error), level_of(error))
         return None
 
     # -- appending -----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from streamd.store.frame import Header, Kind
 from streamd.store.journal import FILE_NAME, file_name
 from streamd.store.read import extent_batch, fetch
 from streamd.store.replay import Replay
+from streamd.store.room import file_bytes_max
 from streamd.store.segment import PUBLISHED, Extent, Segment
 from streamd.store.segments import Segments
 
@@ -33,7 +34,6 @@ _TIER_PACKS: Final = 4
 _TIER_FACTOR: Final = 4
 _SMALL_BLOCK_BYTES: Final = 64 << 10
 _SMALL_PACK_BYTES: Final = 16 << 20
-_MERGED_BYTES_MAX: Final = 1 << 30
 # A pack of which less than this is needed is written again.
 _LIVE_LEAST: Final = 0.8
 
@@ -58,6 +58,23 @@ class Folder:
         self._catalog = catalog
 
     # -- journal files -------------------------------------------------------------------------------------------------
+
+    def step(self, last: int) -> int:
+        """The last journal file of the next fold on the way to `last`: its pack must not be too large for the disk."""
+        limit = min(self._pack_bytes_max, self._disk.free_bytes(self._packs) // 2)
+        step = size = 0
+        for number in journal_numbers(self._disk, self._journal):
+            if self._catalog.covered[1] < number <= last:
+                size += (self._disk.stamp(os.path.join(self._journal, file_name(number))) or (0,))[0]
+                if step and size > limit:
+                    return step
+                step = number
+        return last
+
+    @property
+    def _pack_bytes_max(self) -> int:
+        """How large a pack is made on this disk. It must be possible to write one again when the disk is full."""
+        return file_bytes_max(self._disk, self._packs)
 
     def fold(self, last: int) -> Folded:
         """Fold all files up to `last`, which must have a successor. What was folded before changes nothing."""
@@ -166,16 +183,19 @@ class Folder:
         return gone
 
     def choose(self) -> list[int]:
-        """The packs that are best merged now; none where all is well."""
+        """The packs that are best merged now, and that there is room to merge; none where all is well."""
         packs = self._catalog.packs()
-        dead = [each for each in packs if each.live < each.bytes * _LIVE_LEAST]
-        if dead:
-            return _up_to(dead)
-        small = [each for each in packs if _is_small(each)]
+        largest, free = self._pack_bytes_max, self._disk.free_bytes(self._packs)
+        # What gives room back goes first, and most of all what needs none for that. It may take all there is.
+        dead = sorted([each for each in packs if each.live < each.bytes * _LIVE_LEAST], key=lambda each: each.live)
+        if chosen := _up_to(dead, largest, free):
+            return chosen
+        small = [each for each in packs if _is_small(each, largest)]
         for _, tier in groupby(sorted(small, key=_tier), key=_tier):
             alike = list(tier)
-            if len(alike) >= _TIER_PACKS:
-                return _up_to(alike)
+            # What only tidies up leaves room for the others.
+            if len(alike) >= _TIER_PACKS and len(chosen := _up_to(alike, largest, free // 4)) > 1:
+                return chosen
         return []
 
     def merge(self, packs: Sequence[int]) -> int | None:
@@ -359,8 +379,8 @@ def journal_numbers(disk: IDisk, directory: str) -> list[int]:
     return [int(match[1]) for name in disk.list_directory(directory) if (match := FILE_NAME.fullmatch(name))]
 
 
-def _is_small(each: Pack) -> bool:
-    if each.bytes >= _MERGED_BYTES_MAX // 2:
+def _is_small(each: Pack, largest: int) -> bool:
+    if each.bytes >= largest // 2:
         return False
     return each.bytes < _SMALL_PACK_BYTES or each.bytes < _SMALL_BLOCK_BYTES * each.blocks
 
@@ -374,12 +394,13 @@ def _tier(each: Pack) -> int:
     return tier
 
 
-def _up_to(packs: Sequence[Pack]) -> list[int]:
+def _up_to(packs: Sequence[Pack], largest: int, free: int) -> list[int]:
+    """The first few of these packs: as many as make one that is not too large, and that there is room for."""
     chosen: list[int] = []
     size = 0
     for each in packs[:_MERGE_PACKS]:
         size += each.live
-        if chosen and size > _MERGED_BYTES_MAX:
+        if size > free or (chosen and size > largest):
             break
         chosen.append(each.number)
     return chosen

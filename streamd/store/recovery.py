@@ -294,10 +294,11 @@ class _Recoverer:
 
     def _begin(self, number: int, sequence: int, frames: Sequence[Buffer], mark: int) -> None:
         """Go on in a new file. On a full disk, one without reserve; with nothing to write again, none at all."""
-        wanted = FILE_HEADER.size + sum(map(len, frames))
+        length = sum(map(len, frames))
+        wanted = FILE_HEADER.size + length
         self._writer.number = number - 1
         try:
-            self._writer.begin(number, sequence, max(wanted, self._settings.journal_file_bytes), frames, mark)
+            self._writer.begin(number, sequence, self._writer.room_for(length), frames, mark)
             return
         except NoRoom:
             pass

@@ -147,13 +147,8 @@ class Store(Appending):
 
     @property
     def read_only(self) -> bool:
-        """Whether appends are refused just now."""
+        """Whether appends are refused: the store closes, or the disk is full and nothing could be stored since."""
         return self._pipeline.closing or self._pipeline.full
-
-    @property
-    def was_full(self) -> bool:
-        """Whether the last commit found no room. Nobody knows before the next one whether there is some now."""
-        return self._pipeline.refused
 
     @property
     def closing(self) -> bool:
@@ -164,11 +159,6 @@ class Store(Appending):
     def waits_for_fold(self) -> bool:
         """Whether writers wait for the compactor."""
         return self._pipeline.waits_for_fold
-
-    @property
-    def file_bytes(self) -> int:
-        """The size of a journal file: so much room the next one wants."""
-        return self._settings.journal_file_bytes
 
     def usage(self) -> Deferred[Usage]:
         """How much room the store takes on its disk, and how much there is."""
@@ -372,6 +362,10 @@ class Store(Appending):
     def tidy(self) -> None:
         """Let room come back that was freed, also where nothing else happens. To be called now and then."""
         self._pipeline.tidy()
+
+    def seek_room(self) -> None:
+        """While the disk is full, see whether there is room again. To be called each second."""
+        self._pipeline.seek_room()
 
     def on_closed_file(self, call: Callable[[], None]) -> None:
         """Call this each time a journal file is complete."""

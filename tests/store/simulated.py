@@ -239,6 +239,9 @@ class SimulatedDisk:
     def free_bytes(self, path: str) -> int:
         return self._room()
 
+    def size_bytes(self, path: str) -> int:
+        return 1 << 62 if self.capacity_bytes is None else self.capacity_bytes
+
     def map(self, path: str, length: int, *, writable: bool) -> memoryview:
         file = self._file(path)
         if len(file.content) < length:

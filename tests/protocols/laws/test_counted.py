@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
+from typing import Any
+
+from twisted.internet.testing import EventLoggingObserver
+from twisted.logger import LogLevel, globalLogPublisher
+
 from streamd.settings import Limits
 from streamd.store.frame import EVENT_HEADER_BYTES
 from tests.protocols.laws.description import LIMITS
@@ -70,6 +76,31 @@ class Counted(_Counted):
         self.assertIn("store_read_only", self.traffic.requests_refused)
         self.assertEqual(self.rig.store.counted.failed, failed + 1)
         self.assertEqual(self.traffic.appended_records - segment.number, before)
+
+    def test_full_is_said_once(self) -> None:
+        """However often its peers come back to a full disk, to write or to take, the log has one line of it."""
+        self.open().send(self.peer.write(b"there is room").asked)
+        events: Any = EventLoggingObserver()
+        globalLogPublisher.addObserver(events)
+        self.addCleanup(globalLogPublisher.removeObserver, events)
+        self.rig.disk.full = True
+        for number in count(1):
+            peer = self.spoken(number)
+            self.rig.connect().send(peer.open().asked + peer.write(b"x" * self.spoken.record_bytes_max).asked)
+            if self.rig.store.read_only:
+                break
+        for number in range(1000, 1020):
+            peer = self.spoken(number)
+            for exchange in (peer.write(b"x" * 100), peer.fetch([b"there is room"])):
+                connection = self.rig.connect()
+                connection.send(peer.open().asked)
+                connection.send(exchange.asked)
+                connection.take_all()
+                connection.drop()
+            self.rig.advance(1)
+        said = [event for event in events if event["log_level"] >= LogLevel.info]
+        self.assertEqual([event["log_format"] for event in said if "the disk is full" not in event["log_format"]], [])
+        self.assertEqual(len(said), 1)
 
     def test_connections(self) -> None:
         """Connections are counted while they are there, and for good."""
