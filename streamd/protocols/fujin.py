@@ -336,6 +336,8 @@ class FujinProtocol(StreamProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
         self._let_go()
+        # The two know each other: only the collector would free them.
+        self._reader = None
 
     def _close(self) -> None:
         self._let_go()

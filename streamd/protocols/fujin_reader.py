@@ -36,7 +36,6 @@ class Reader:
 
     def __init__(self, protocol: FujinProtocol, *, auto_commit: bool, consumer: bool) -> None:
         self._protocol = protocol
-        self._store = protocol.core.store
         self._auto_commit = auto_commit
         self._credit: int | None = 0 if consumer else None
         """How many messages a consumer still wants; None where there is no such limit."""
@@ -165,9 +164,7 @@ class Reader:
         first, end = taken
         self._reading = True
         try:
-            runs = self._store.read(
-                member.group.segment, first, bytes_max=self._protocol.reply_bytes_max, records_max=end - first
-            )
+            runs = self._protocol.read(member.group.segment, first, records_max=end - first)
         except StoreError:
             runs = fail()
         ended: Deferred[None] = runs.addCallbacks(
@@ -182,10 +179,14 @@ class Reader:
         self._done()
         self.wake()
 
-    def _send(self, runs: list[Run], member: Member, taken: Range) -> None:
+    def _end_read(self) -> None:
         self._reading = False
+        self._protocol.fetched()
+
+    def _send(self, runs: list[Run], member: Member, taken: Range) -> None:
         first, end = taken
         protocol = self._protocol
+        self._end_read()
         if self.member is None:
             member.give_back(first, end)
             return
@@ -208,7 +209,7 @@ class Reader:
             self.wake_later(wait)
 
     def _unread(self, failure: Failure, member: Member, taken: Range) -> None:
-        self._reading = False
+        self._end_read()
         error = failure.value
         if not isinstance(error, StoreError):
             failure.raiseException()
