@@ -21,8 +21,9 @@ BOTH: Sequence[type[Description]] = (Sesp, Smq, FastStream, Pravega)
 WRITING: Sequence[type[Description]] = (*BOTH, Fujin, FujinTransactions)
 READING: Sequence[type[Description]] = (*BOTH, *READERS)
 PROTOCOLS: Sequence[type[Description]] = (*WRITING, *READERS)
-SERVED: Sequence[type[Description]] = (*BOTH, Fujin, FujinTransactions, FujinConsumer)
+SERVED: Sequence[type[Description]] = (*WRITING, FujinConsumer)
 """Those that are tried on sockets too: of Fujin's readers, whose transcripts differ little, one."""
+SERVED_READING: Sequence[type[Description]] = (*BOTH, FujinConsumer)
 
 if TYPE_CHECKING:
     Case = SynchronousTestCase
