@@ -23,6 +23,7 @@ from streamd.store.read import extent_batch, fetch
 from streamd.store.replay import Replay
 from streamd.store.segment import PUBLISHED, Extent, Segment
 from streamd.store.segments import Segments
+from streamd.store.spare import spare_packs
 
 # Extents whose bodies are fetched together.
 _FETCH: Final = 256
@@ -155,15 +156,12 @@ class Folder:
 
         Those whose number is still to be given, left by one that died before its transaction, are removed here.
         """
-        known = {each.number for each in self._catalog.packs()}
-        gone = []
+        spare = spare_packs(self._disk, self._packs, self._catalog)
+        new = [pack.file_name(number) for number in spare if number >= self._catalog.next_pack]
         for name in self._disk.list_directory(self._packs):
-            match = pack.FILE_NAME.fullmatch(name)
-            if match is None or int(match[1]) >= self._catalog.next_pack:
+            if name in new or not pack.FILE_NAME.fullmatch(name):
                 self._disk.unlink(os.path.join(self._packs, name))
-            elif int(match[1]) not in known:
-                gone.append(int(match[1]))
-        return gone
+        return [number for number in spare if number < self._catalog.next_pack]
 
     def choose(self) -> list[int]:
         """The packs that are best merged now; none where all is well."""

@@ -269,5 +269,8 @@ class _Memory(Disk):
     def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(":memory:", isolation_level=None)
 
+    def stamp(self, path: str) -> tuple[int, ...]:
+        return ()
+
     def sync_directory(self, path: str) -> None:
         pass
