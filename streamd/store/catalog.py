@@ -350,6 +350,10 @@ class Catalog:
         self.set_covered(*covered)
         self._set("pack", pack)
 
+    def drop_extent(self, row: Row) -> None:
+        """Forget where some records are."""
+        self._drop_extents("segment = ? AND number = ?", row.segment, row.number)
+
     # -- extents and packs ---------------------------------------------------------------------------------------------
 
     def move_extents(self, moved: Moved) -> None:

@@ -34,7 +34,8 @@ from streamd.store.repair_catalog import Rows, read_rows
 from streamd.store.repair_clues import Clues
 from streamd.store.repair_journal import JournalRepair
 from streamd.store.repair_kept import Kept, Step
-from streamd.store.repair_packs import Packs, Places, close_holes, find_holes
+from streamd.store.repair_packs import Hole, Packs, Places, close_holes, find_holes
+from streamd.store.repair_refill import Refill, Refilled, planned_rows, take_up
 from streamd.store.segments import Segments
 from streamd.store.verify import verify
 
@@ -84,21 +85,26 @@ class Repair:
         self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, clues)
         self._steps += self._rows.steps
         # The catalog as it will be, in memory: the rest is held against it, and the new file is a copy of it.
-        self._catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
-        with self._catalog:
-            self._catalog.fill(self._rows.tables, self._rows.covered, self._rows.pack)
+        self._catalog = self._in_memory()
         self._segments = Segments()
         self._segments.load(self._catalog.segments())
         self._journal = JournalRepair(self._disk, self._directory, self._store)
         self._journal.examine(self._rows.covered, self._segments)
         self._steps += self._journal.steps
         self._bad: Places = self._packs.bad(self._catalog)
-        self._examine_packs()
+        self._examine_packs(self._examine_refill())
         if not self._steps:
             raise StoreUnusable(
                 f"{self._directory}: damaged in a way that can't be repaired: see 'streamctl verify'. Restore a backup"
             )
         return self._steps
+
+    def _in_memory(self) -> Catalog:
+        """A catalog with the rows that are right, on no disk."""
+        catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
+        with catalog:
+            catalog.fill(self._rows.tables, self._rows.covered, self._rows.pack)
+        return catalog
 
     def _look(self, progress: Callable[[Progress], None] | None) -> bool:
         """Whether anything is damaged; files that do not belong here, and packs with damage, are noted."""
@@ -149,12 +155,40 @@ class Repair:
         finally:
             file.close()
 
-    def _examine_packs(self) -> None:
+    def _examine_refill(self) -> list[Hole]:
+        """Find out what the journal still has of records that packs have lost; what nobody has."""
+        self._refilled: list[Refilled] = []
+        catalog = self._in_memory()
+        # The broadcast segment first: those who follow it lose nothing where it does not.
+        for is_broadcast in (True, False):
+            holes = find_holes(catalog, self._bad)
+            segments = {hole.segment for hole in holes if hole.is_broadcast or not is_broadcast}
+            with Refill(self._disk, self._directory, self._store, self._rows.covered) as refill:
+                refilled = refill.plan(catalog, segments, self._bad)
+            with catalog:
+                take_up(catalog, refilled, planned_rows(refilled, catalog.next_pack), self._bad)
+                catalog.add_pack(catalog.next_pack, 0, 0)
+            self._refilled += refilled
+        if self._refilled:
+            records = sum(each.records for each in self._refilled)
+            segments = {each.segment for each in self._refilled}
+            self._steps.append(
+                Step(
+                    os.path.join(self._directory, JOURNAL),
+                    f"{records} records of {len(segments)} segments are in no pack that can be read",
+                    "they are taken from journal files that are still there, though they are folded",
+                    "",
+                )
+            )
+        return find_holes(catalog, self._bad)
+
+    def _examine_packs(self, holes: list[Hole]) -> None:
         known = [each.number for each in self._catalog.packs()]
+        lost = "see the segments" if holes else ""
         for number in known:
             if number not in self._packs.numbers:
                 action = "what was only there is given up"
-                self._steps.append(Step(self._packs.path(number), "the file is missing", action, "see the segments"))
+                self._steps.append(Step(self._packs.path(number), "the file is missing", action, lost))
             elif number in self._wounded:
                 bad = sum(each == number for each, _ in self._bad)
                 self._steps.append(
@@ -162,10 +196,10 @@ class Repair:
                         self._packs.path(number),
                         f"{bad} blocks that are needed can't be read" if bad else "no block that is needed is damaged",
                         "it is written again without what is damaged, and kept",
-                        "see the segments" if bad else "",
+                        lost if bad else "",
                     )
                 )
-        for hole in find_holes(self._catalog, self._bad):
+        for hole in holes:
             self._steps.append(
                 Step(
                     os.path.join(self._directory, CATALOG_NAME),
@@ -195,6 +229,9 @@ class Repair:
             self._remove(os.path.join(self._directory, COMMITTED_NAME))
             catalog = Catalog(self._disk, self._directory, self._store, writable=True)
             try:
+                with Refill(self._disk, self._directory, self._store, self._rows.covered) as refill:
+                    # Before the fold, which removes journal files, and moves what is published.
+                    refill.apply(catalog, self._refilled, self._bad)
                 self._fold(catalog)
                 self._mend_packs(catalog, kept)
             finally:

@@ -81,6 +81,52 @@ class RepairCase(SynchronousTestCase):
         self.addCleanup(store._on_closed)
         return steps, store
 
+    def written(self) -> str:
+        """The store, in a directory."""
+        home: str = os.path.abspath(self.mktemp())
+        for name, data in snapshot(self.disk, DIRECTORY).items():
+            os.makedirs(os.path.dirname(f"{home}/{name}"), exist_ok=True)
+            with open(f"{home}/{name}", "wb") as file:
+                file.write(data)
+        return home
+
+    def changed(self, statement: str) -> tuple[list[Step], Store]:
+        """Change the catalog behind its back, and repair it."""
+        home = self.written()
+        with closing(sqlite3.connect(f"{home}/catalog.sqlite")) as database:
+            database.execute(statement)
+            database.commit()
+        return self.repair(Disk(), home, statement)
+
+    def cut(self, change: Callable[[SimulatedDisk], None], step: int) -> int:
+        """Cut the power at every so many calls of a repair, which is then done again; how many calls that are."""
+        disk = self.disk.kill()
+        change(disk)
+        with Repair(disk, DIRECTORY) as repair:
+            repair.examine()
+            begin = disk.calls
+            repair.apply(NAME)
+            calls = disk.calls - begin
+        store, _ = open_inline(disk, SETTINGS)
+        wanted = {name: records for name, (_, records, *_) in contents(store).items()}
+        rng = Random(6)
+        for call_ in range(0, calls, step):
+            disk = self.disk.kill()
+            change(disk)
+            with Repair(disk, DIRECTORY) as repair:
+                repair.examine()
+                disk.cut_power_at(disk.calls + 1 + call_, after=bool(rng.getrandbits(1)))
+                self.assertRaises(PowerCut, repair.apply, NAME)
+            disk = disk.crash(rng)
+            with Repair(disk, DIRECTORY) as repair:
+                if repair.examine():
+                    repair.apply("again")
+            self.assertTrue(is_sound(disk), f"call {call_}")
+            store, _ = open_inline(disk, SETTINGS)
+            found = {name: records for name, (_, records, *_) in contents(store).items()}
+            self.assertEqual(found, wanted, f"call {call_}")
+        return calls
+
     def kept_records(self) -> list[dict[str, Any]]:
         """The records that were written down."""
         if "records.jsonl" not in self.copy.list_directory(KEPT):
@@ -231,23 +277,6 @@ class PackTests(RepairCase):
 
 class CatalogTests(RepairCase):
     """On a real disk, where a database is a file that another one can take the place of."""
-
-    def written(self) -> str:
-        """The store, in a directory."""
-        home: str = os.path.abspath(self.mktemp())
-        for name, data in snapshot(self.disk, DIRECTORY).items():
-            os.makedirs(os.path.dirname(f"{home}/{name}"), exist_ok=True)
-            with open(f"{home}/{name}", "wb") as file:
-                file.write(data)
-        return home
-
-    def changed(self, statement: str) -> tuple[list[Step], Store]:
-        """Change the catalog behind its back, and repair it."""
-        home = self.written()
-        with closing(sqlite3.connect(f"{home}/catalog.sqlite")) as database:
-            database.execute(statement)
-            database.commit()
-        return self.repair(Disk(), home, statement)
 
     def test_flips(self) -> None:
         """Any byte of the catalog: repaired, or refused with advice, and never changed in silence."""
@@ -460,35 +489,6 @@ class BroadcastTests(RepairCase):
 
 class PowerTests(RepairCase):
     """The power goes while a store is repaired: it can be repaired again, and nothing more is lost."""
-
-    def cut(self, change: Callable[[SimulatedDisk], None], step: int) -> int:
-        """Cut it at every so many calls of the disk; how often that was."""
-        disk = self.disk.kill()
-        change(disk)
-        with Repair(disk, DIRECTORY) as repair:
-            repair.examine()
-            begin = disk.calls
-            repair.apply(NAME)
-            calls = disk.calls - begin
-        store, _ = open_inline(disk, SETTINGS)
-        wanted = {name: records for name, (_, records, *_) in contents(store).items()}
-        rng = Random(6)
-        for call_ in range(0, calls, step):
-            disk = self.disk.kill()
-            change(disk)
-            with Repair(disk, DIRECTORY) as repair:
-                repair.examine()
-                disk.cut_power_at(disk.calls + 1 + call_, after=bool(rng.getrandbits(1)))
-                self.assertRaises(PowerCut, repair.apply, NAME)
-            disk = disk.crash(rng)
-            with Repair(disk, DIRECTORY) as repair:
-                if repair.examine():
-                    repair.apply("again")
-            self.assertTrue(is_sound(disk), f"call {call_}")
-            store, _ = open_inline(disk, SETTINGS)
-            found = {name: records for name, (_, records, *_) in contents(store).items()}
-            self.assertEqual(found, wanted, f"call {call_}")
-        return calls
 
     def test_journal(self) -> None:
         """A journal that is damaged in the middle."""
