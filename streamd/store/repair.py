@@ -92,7 +92,8 @@ class Repair:
         self._journal.examine(self._rows.covered, self._segments)
         self._steps += self._journal.steps
         self._bad: Places = self._packs.bad(self._catalog)
-        self._examine_packs(self._examine_refill())
+        self._holes = self._examine_refill()
+        self._examine_packs()
         if not self._steps:
             raise StoreUnusable(
                 f"{self._directory}: damaged in a way that can't be repaired: see 'streamctl verify'. Restore a backup"
@@ -182,9 +183,9 @@ class Repair:
             )
         return find_holes(catalog, self._bad)
 
-    def _examine_packs(self, holes: list[Hole]) -> None:
+    def _examine_packs(self) -> None:
         known = [each.number for each in self._catalog.packs()]
-        lost = "see the segments" if holes else ""
+        lost = "see the segments" if self._holes else ""
         for number in known:
             if number not in self._packs.numbers:
                 action = "what was only there is given up"
@@ -199,7 +200,7 @@ class Repair:
                         lost if bad else "",
                     )
                 )
-        for hole in holes:
+        for hole in self._holes:
             self._steps.append(
                 Step(
                     os.path.join(self._directory, CATALOG_NAME),
@@ -225,6 +226,10 @@ class Repair:
                 kept.move(path)
             if self._rows.steps:
                 self._replace_catalog()
+            for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)) if self._holes else ():
+                # What they have of the holes could not be placed. Somebody may know better.
+                if number <= self._rows.covered[1]:
+                    kept.copy(os.path.join(self._directory, JOURNAL, file_name(number)))
             self._journal.apply(kept, self._segments)
             self._remove(os.path.join(self._directory, COMMITTED_NAME))
             catalog = Catalog(self._disk, self._directory, self._store, writable=True)

@@ -23,7 +23,7 @@ from tests.store.life import LIFE_OPERATIONS, Life
 from tests.store.model import Contents, contents
 from tests.store.simulated import SimulatedDisk
 from tests.store.test_crash import TINY
-from tests.store.test_repair import RepairCase
+from tests.store.test_repair import KEPT, RepairCase
 from tests.store.test_settle import fill
 
 _NEVER: dict[Operation, float] = {Life.fold: 0, Life.merge: 0, Life.look: 0}
@@ -163,8 +163,13 @@ class RefillTests(RepairCase):
                 content[64 + len(content.rstrip(b"\0")) // 3] ^= 1
 
             for change in (remove, flip):
-                _, store = self.repaired(change, path)
+                steps, store = self.repaired(change, path)
                 self.check_nothing_made_up(store, path)
+                if any(step.lost for step in steps):
+                    # Whatever could not be placed is kept.
+                    folded = {name for name in self.disk.list_directory(JOURNAL) if name <= f"{last:020}.journal"}
+                    gone = {os.path.basename(path)} if change is remove else set()
+                    self.assertLessEqual(folded - gone, set(self.copy.list_directory(f"{KEPT}/journal")))
 
 
 class FormerTests(RepairCase):
