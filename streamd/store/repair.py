@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import Final, Self
 from uuid import UUID
 
@@ -25,17 +26,18 @@ from streamd.store.catalog import Catalog
 from streamd.store.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.directory import COMPACTOR_LOCK, IDENTITY, JOURNAL, LOCK, PACKS, read_identity
 from streamd.store.disk import Disk, IDisk, IDiskFile
-from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable
+from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownVersion
 from streamd.store.fold import Folder, journal_numbers
 from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, decode_file_header
 from streamd.store.journal import TEMPORARY_SUFFIX, file_name, new_mark
 from streamd.store.problems import Progress, Severity
 from streamd.store.repair_catalog import Rows, read_rows
 from streamd.store.repair_clues import Clues
-from streamd.store.repair_journal import JournalRepair
+from streamd.store.repair_journal import JournalRepair, is_too_new
 from streamd.store.repair_kept import Kept, Step
 from streamd.store.repair_packs import Hole, Packs, Places, close_holes, find_holes
 from streamd.store.repair_refill import Refill, Refilled, planned_rows, take_up
+from streamd.store.rowsum import UNREADABLE
 from streamd.store.segments import Segments
 from streamd.store.verify import verify
 
@@ -121,33 +123,47 @@ class Repair:
 
     def _find_identity(self) -> bytes:
         path = os.path.join(self._directory, IDENTITY)
+        store, refused = None, None
         try:
-            return read_identity(self._disk, self._directory)
+            store, damage = read_identity(self._disk, self._directory), "it names a store that no other file knows"
         except FileNotFoundError:
             damage = "the file is missing"
         except StoreUnusable as error:
-            if type(error) is not StoreUnusable:
-                raise
-            damage = "the file is damaged"
+            refused, damage = error, "the file is damaged"
         stores = set(self._stores())
+        if store is not None and (store in stores or not stores):
+            return store
+        if isinstance(refused, UnknownVersion) and not stores:
+            raise refused
         if len(stores) != 1:
             raise StoreUnusable(f"{path}: {damage}, and the other files do not agree on one. Restore it from a backup")
         self._identity = stores.pop()
         self._steps.append(Step(path, damage, "it is made again: the other files tell which store this is", ""))
         return self._identity
 
-    def _stores(self) -> list[bytes]:
-        """Which stores journal files and packs say they belong to."""
-        found = []
+    def _stores(self) -> Iterator[bytes]:
+        """Which stores the catalog, journal files and packs say they belong to; UnknownVersion where one is too new."""
+        with suppress(*UNREADABLE):
+            path = os.path.join(self._directory, CATALOG_NAME)
+            immutable = not self._disk.stamp(path + "-wal")
+            with closing(self._disk.database(path, writable=False, immutable=immutable)) as database:
+                for (value,) in database.execute("SELECT value FROM meta WHERE key = 'store'"):
+                    yield bytes(value)
         for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)):
-            header = decode_file_header(self._read(JOURNAL, file_name(number), FILE_HEADER.size))
-            found += [header.store] if isinstance(header, FileHeader) else []
+            name = file_name(number)
+            head = self._read(JOURNAL, name, FILE_HEADER.size)
+            header = decode_file_header(head)
+            if isinstance(header, FileHeader):
+                yield header.store
+            elif is_too_new(head):
+                path = os.path.join(self._directory, JOURNAL, name)
+                raise UnknownVersion(f"{path}: the file has format {header}, which this streamd does not read")
         for number in Packs(self._disk, self._directory).numbers:
             head = self._read(PACKS, pack.file_name(number), pack.FILE_HEADER.size)
             if len(head) == pack.FILE_HEADER.size:
                 of = pack.FILE_HEADER.unpack(head)[3]
-                found += [of] if pack.check_file_header(head, of, number) is None else []
-        return found
+                if pack.check_file_header(head, of, number) is None:
+                    yield of
 
     def _read(self, folder: str, name: str, length: int) -> bytes:
         file = self._disk.open(os.path.join(self._directory, folder, name), writable=False)

@@ -17,13 +17,22 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from streamd.batch import LENGTH_TYPE, Batch
+from streamd.batch import LENGTH_TYPE, Batch, Buffer
 from streamd.store.committed import read_committed
 from streamd.store.directory import JOURNAL
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import StoreCorrupt, StoreUnusable, UnknownVersion
 from streamd.store.fold import journal_numbers
-from streamd.store.frame import CRC_BEGIN, ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, Header, Kind
+from streamd.store.frame import (
+    CRC_BEGIN,
+    ENTRY_HEADER,
+    FILE_HEADER,
+    FRAME_HEADER,
+    FileHeader,
+    Header,
+    Kind,
+    decode_file_header,
+)
 from streamd.store.journal import TORN_SUFFIX, file_name
 from streamd.store.repair_kept import Kept, Step
 from streamd.store.replay import Replay, check_header, read_bytes
@@ -105,7 +114,7 @@ class JournalRepair:
         except StoreCorrupt:
             pass
         except UnknownVersion:
-            if crc32c(bytes(data[:-4])) == int.from_bytes(bytes(data[-4:]), "little"):
+            if is_too_new(data):
                 raise
         # Every frame carries the mark of its file. The first one is trusted where all of its checksums are right.
         mark = int.from_bytes(bytes(read_bytes(path, file, FILE_HEADER.size, 4)), "little")
@@ -234,6 +243,11 @@ class JournalRepair:
             file.sync(metadata=True)
         finally:
             file.close()
+
+
+def is_too_new(data: Buffer) -> bool:
+    """Whether a header that is not known is that of a later version, and not a damaged one."""
+    return isinstance(decode_file_header(data), int) and crc32c(bytes(data[:-4])) == int.from_bytes(data[-4:], "little")
 
 
 def _write_header(header: FileHeader, file: IDiskFile) -> None:

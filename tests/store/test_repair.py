@@ -13,13 +13,15 @@ from functools import partial
 from operator import itemgetter
 from random import Random
 from typing import Any
+from uuid import UUID
 
+from crc32c import crc32c
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import Store, StoreUnusable
 from streamd.store.disk import Disk, IDisk
-from streamd.store.errors import StoreLocked
+from streamd.store.errors import StoreLocked, UnknownVersion
 from streamd.store.frame import VERSION
 from streamd.store.problems import Severity
 from streamd.store.repair import Repair
@@ -445,6 +447,53 @@ class CatalogTests(RepairCase):
                 # What was truncated may be back.
                 self.assertIn(had.get(record[0], record), [record], place)
             self.assertEqual(segment[1][-1][0], self.whole[name][1][-1][0], place)
+
+    def test_identity_flips(self) -> None:
+        """Any bit of the identity: it is made again, or says the same as before; nothing is lost."""
+        path = f"{DIRECTORY}/identity"
+        whole = bytes(self.disk.content(path))
+        made = 0
+        for position in range(len(whole)):
+            for bit in range(8):
+                self.copy = disk = self.disk.kill()
+                disk.content(path)[position] ^= 1 << bit
+                place = f"bit {bit} of byte {position}: {bytes(disk.content(path))!r}"
+                with Repair(disk, DIRECTORY) as repair:
+                    steps = repair.examine()
+                    self.assertLessEqual({(step.path, step.lost) for step in steps}, {(path, "")}, place)
+                    if steps:
+                        repair.apply(NAME)
+                        made += 1
+                        self.assertEqual(bytes(disk.content(path)), whole, place)
+                        self.assertIn("identity", disk.list_directory(KEPT))
+                store, _ = open_inline(disk, SETTINGS)
+                self.assertEqual(contents(store), self.whole, place)
+        self.assertGreater(made, 400)
+
+    def test_identity_of_another(self) -> None:
+        """An identity stays where another file bears it out, and is not made again where the others do not agree."""
+        strange = self.disk.content(self.files(JOURNAL)[0])
+        strange[16:32] = b"another store..!"
+        strange[60:64] = crc32c(bytes(strange[:60])).to_bytes(4, "little")
+        with Repair(self.disk, DIRECTORY) as repair:
+            error = self.assertRaises(StoreUnusable, repair.examine)
+        self.assertIn("belongs to another store", str(error))
+        identity = self.disk.content(f"{DIRECTORY}/identity")
+        identity[:] = json.dumps({"format": VERSION, "store": str(UUID(int=5))}).encode()
+        with Repair(self.disk, DIRECTORY) as repair:
+            error = self.assertRaises(StoreUnusable, repair.examine)
+        self.assertIn("do not agree", str(error))
+
+    def test_identity_of_tomorrow(self) -> None:
+        """A format that is not known is refused where the other files have one that is not known either."""
+        identity = self.disk.content(f"{DIRECTORY}/identity")
+        identity[:] = identity.replace(b'"format": 2', b'"format": 3')
+        for path in self.files(JOURNAL):
+            content = self.disk.content(path)
+            content[8:12] = (3).to_bytes(4, "little")
+            content[60:64] = crc32c(bytes(content[:60])).to_bytes(4, "little")
+        with Repair(self.disk, DIRECTORY) as repair:
+            self.assertRaises(UnknownVersion, repair.examine)
 
     def test_identity(self) -> None:
         """Which store it is, every other file tells."""
