@@ -24,6 +24,7 @@ from streamd.store.replay import Replay
 from streamd.store.room import file_bytes_max
 from streamd.store.segment import PUBLISHED, Extent, Segment
 from streamd.store.segments import Segments
+from streamd.store.spare import spare_packs
 
 # Extents whose bodies are fetched together.
 _FETCH: Final = 256
@@ -139,11 +140,9 @@ class Folder:
             segment = touched.known[id]
             if segment.deleted or segment.index is None:
                 continue
-            yield from _Packing(writer, segment.id).run(self._sources(segment, touched.shared, files), shared)
+            yield from Packing(writer, segment.id).run(self._sources(segment, touched.shared, files), shared)
 
-    def _sources(
-        self, segment: Segment, shared: set[tuple[int, int]], files: dict[int, IDiskFile]
-    ) -> Iterator[_Source]:
+    def _sources(self, segment: Segment, shared: set[tuple[int, int]], files: dict[int, IDiskFile]) -> Iterator[Source]:
         assert segment.index is not None
         for first in range(0, len(segment.index), _FETCH):
             rows = range(first, min(first + _FETCH, len(segment.index)))
@@ -158,12 +157,12 @@ class Folder:
             bodies = iter(found)
             for extent in extents:
                 if extent.is_reference:
-                    yield _Source(extent.number, extent.offset, [], None, broadcast=extent)
+                    yield Source(extent.number, extent.offset, [], None, broadcast=extent)
                     continue
                 body = next(bodies)
                 piece = pack.Piece(extent.tag, extent.timestamp, extent_batch(extent, body))
                 place = (extent.file, extent.position)
-                yield _Source(extent.number, extent.offset, [piece], place if place in shared else None)
+                yield Source(extent.number, extent.offset, [piece], place if place in shared else None)
 
     # -- packs ---------------------------------------------------------------------------------------------------------
 
@@ -172,15 +171,12 @@ class Folder:
 
         Those whose number is still to be given, left by one that died before its transaction, are removed here.
         """
-        known = {each.number for each in self._catalog.packs()}
-        gone = []
+        spare = spare_packs(self._disk, self._packs, self._catalog)
+        new = [pack.file_name(number) for number in spare if number >= self._catalog.next_pack]
         for name in self._disk.list_directory(self._packs):
-            match = pack.FILE_NAME.fullmatch(name)
-            if match is None or int(match[1]) >= self._catalog.next_pack:
+            if name in new or not pack.FILE_NAME.fullmatch(name):
                 self._disk.unlink(os.path.join(self._packs, name))
-            elif int(match[1]) not in known:
-                gone.append(int(match[1]))
-        return gone
+        return [number for number in spare if number < self._catalog.next_pack]
 
     def choose(self) -> list[int]:
         """The packs that are best merged now, and that there is room to merge; none where all is well."""
@@ -218,7 +214,7 @@ class Folder:
         shared: dict[tuple[int, int], pack.Block] = {}
         for segment, own in groupby(rows, key=lambda row: row.segment):
             sources = (self._block(row, several, shared, files) for row in own)
-            yield from _Packing(writer, segment).run(sources, shared)
+            yield from Packing(writer, segment).run(sources, shared)
 
     def _block(
         self,
@@ -226,11 +222,11 @@ class Folder:
         several: set[tuple[int, int]],
         shared: dict[tuple[int, int], pack.Block],
         files: dict[int, IDiskFile],
-    ) -> _Source:
+    ) -> Source:
         place = (row.pack, row.position)
         if place in shared:
             # It is in the new pack already, for another segment.
-            return _Source(row.number, row.offset, [], place, row.timestamp)
+            return Source(row.number, row.offset, [], place, row.timestamp)
         if row.pack not in files:
             path = os.path.join(self._packs, pack.file_name(row.pack))
             files[row.pack] = self._disk.open(path, writable=False)
@@ -239,13 +235,13 @@ class Folder:
             raise ReadFailed(f"pack {row.pack} at {row.position}: {row.length} bytes do not match their checksum")
         pieces = list(pack.block_pieces(data))
         if place in several:
-            return _Source(row.number, row.offset, pieces, place, row.timestamp)
+            return Source(row.number, row.offset, pieces, place, row.timestamp)
         # Records that were published later than they were written have the time of that, which only the row tells.
         pieces = [piece._replace(timestamp=max(piece.timestamp, row.timestamp)) for piece in pieces]
-        return _Source(row.number, row.offset, pieces, None)
+        return Source(row.number, row.offset, pieces, None)
 
 
-class _Source(NamedTuple):
+class Source(NamedTuple):
     """Records on their way into a pack; `shared` names the place where other segments find them too."""
 
     number: int
@@ -262,7 +258,7 @@ class _Source(NamedTuple):
         return sum([piece.batch.size + 4 * piece.batch.count for piece in self.pieces])
 
 
-class _Packing:
+class Packing:
     """Fills blocks with the records of one segment."""
 
     def __init__(self, writer: pack.PackWriter, segment: int) -> None:
@@ -274,7 +270,7 @@ class _Packing:
         self._offset = 0
         self._end = -1
 
-    def run(self, sources: Iterable[_Source], shared: dict[tuple[int, int], pack.Block]) -> Iterator[Row]:
+    def run(self, sources: Iterable[Source], shared: dict[tuple[int, int], pack.Block]) -> Iterator[Row]:
         for source in sources:
             size = source.size
             if source.broadcast is not None:
