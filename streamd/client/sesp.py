@@ -119,9 +119,6 @@ class TopicCommands(Connected[SespSession], Feed[bytes]):
         """Drop the messages before this offset. The rest keep their offsets."""
         await self._session.command(Truncate(offset))
 
-    def _take(self) -> bytes | None:
-        return self._unread.popleft() if self._unread else None
-
     async def _fill(self) -> bool:
         if self._unread:
             return True

@@ -1,7 +1,7 @@
-"""Segments and records for tools: what there is, records by number in columns, hidden segments and their publication.
+"""Segments and records for tools: segments, records by number in columns, hidden segments and their publication.
 
-These are messages of streamd's own on Pravega's port. Segments are named by their ids: whoever holds one never meets
-another segment that was given the name meanwhile.
+These are messages of streamd's own on Pravega's port. They name a segment by its id, so a tool never meets another
+segment that was given the name meanwhile.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ from streamd.wire.storage_client import StorageReplies, request_bytes
 R = TypeVar("R", bound=Reply)
 
 READ_BYTES: Final = 2 << 20
-"""How much is asked for at once."""
+"""How much of a segment is asked for at once."""
 
 _NUMBER_END: Final = (1 << 63) - 1
 _APPEND_BYTES: Final = 2 << 20
 
 
 class StorageRefused(Refused):
-    """The daemon said no. `reason` is its word for it, in the spelling of the documentation."""
+    """The daemon refused a request for tools. `reason` is its word for it, in the spelling of the documentation."""
 
     def __init__(self, code: int, text: str, number: int = 0, offset: int = 0) -> None:
         name = Code(code).name if code in set(Code) else f"CODE_{code}"
@@ -74,16 +74,16 @@ class StorageRefused(Refused):
         self.number = number
         """Where records are truncated, the first retained one; where an ack level does not fit, the stored one."""
         self.offset = offset
-        """And the offset of that record."""
+        """Where records are truncated, the offset of the first retained one."""
         self._given = (code, text, number, offset)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # It crosses process borders, and is made there as it was made here.
+        # The error crosses process borders, and is made there as it was made here.
         return type(self), self._given
 
 
 class StorageTruncated(StorageRefused):
-    """What was to be read is gone; record `number` is the first that is there."""
+    """Records to be read are gone; `number` is the first retained one."""
 
 
 class StorageSession(OrderedSession[Reply]):
@@ -123,9 +123,6 @@ class RunFeed(Feed[Run]):
         self._bytes_max = bytes_max
         self._asked: Answer[RecordsRead] | None = None
         self._unread: deque[Run] = deque()
-
-    def _take(self) -> Run | None:
-        return self._unread.popleft() if self._unread else None
 
     async def _fill(self) -> bool:
         if self._end is not None and self._number >= self._end:
@@ -293,7 +290,7 @@ class StorageCommands(Connected[StorageSession]):
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
-    """The batch as batches that a message has room for."""
+    """Yield the batch as batches that a request has room for."""
     if batch.size <= _APPEND_BYTES and batch.count <= RECORDS_MAX:
         yield batch
         return

@@ -10,8 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectionAborted, ConnectionDone
-from twisted.internet.interfaces import IProtocolFactory
+from twisted.internet.error import ConnectionAborted, ConnectionDone, ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
@@ -95,9 +94,17 @@ class RigReactor(Clock):
         self._rig = rig
         self._piece_bytes = piece_bytes
         self.wires: list[ClientWire] = []
+        self.refuses = False
+        """Whether nobody listens."""
+        self.tries = 0
+        """How often a client tried to connect."""
 
-    def connectUNIX(self, address: str, factory: IProtocolFactory, timeout: float, checkPID: bool) -> None:
+    def connectUNIX(self, address: str, factory: Any, timeout: float, checkPID: bool) -> None:
         """Connect to the rig."""
+        self.tries += 1
+        if self.refuses:
+            factory.clientConnectionFailed(None, Failure(ConnectionRefusedError("refused")))
+            return
         protocol: Any = factory.buildProtocol(UNIXAddress(address))
         wire = ClientWire(protocol, self._rig.connect(), self._piece_bytes)
         self.wires.append(wire)

@@ -18,6 +18,7 @@ from streamd.protocols.pravega import PravegaFactory, PravegaSettings
 from streamd.wire import storage
 from streamd.wire.fields import to_bytes
 from streamd.wire.storage import LevelChange, Part, Run
+from tests.client.peers import begin_publication
 from tests.client.rig import TARGET, ClientCase, bare
 from tests.daemon import Daemon
 
@@ -235,9 +236,7 @@ class KillTests(SynchronousTestCase):
                 client.flush()
                 if kill:
                     # The request is on its way when the daemon dies.
-                    levels = (LevelChange(targets[0], WRITER, batch, batch + 1),)
-                    client._session.request(storage.SegmentsPublished, storage.PublishSegments, tuple(parts), levels)
-                    client._connection._flush()
+                    begin_publication(client, parts, [LevelChange(targets[0], WRITER, batch, batch + 1)])
                     daemon.kill()
                 client.publish(parts, [LevelChange(targets[0], WRITER, batch, batch + 1)])
         except ConnectionLost:

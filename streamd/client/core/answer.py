@@ -45,8 +45,11 @@ class Answer(Generic[T]):
             call()
 
     def when_done(self, call: Callable[[], object]) -> None:
-        """Call this when the answer is done, which it is not yet."""
-        self._calls.append(call)
+        """Call this when the answer is done: at once where it is."""
+        if self.done:
+            call()
+        else:
+            self._calls.append(call)
 
     def result(self) -> T:
         """Return the value, or raise the error."""

@@ -16,11 +16,12 @@ without a decorator.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from inspect import signature
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from streamd.client.core.answer import Steps
 from streamd.client.core.connection import Connection, MakeDriver, S
@@ -34,7 +35,9 @@ B = TypeVar("B")
 
 
 class Commands(ABC):
-    """A client of one protocol: what it connects to and when, whoever calls it."""
+    """A client of one protocol, for callers of either kind: what it connects to, and when."""
+
+    _is_blocking: ClassVar[bool] = False
 
     def __init__(self, target: Target, make_driver: MakeDriver) -> None:
         self._target = target
@@ -52,9 +55,9 @@ class Commands(ABC):
     async def _abort(self) -> None:
         """Hang up."""
 
-    async def _carry_out(self, steps: Steps[T]) -> T:
+    def _carry_out(self, steps: Steps[T]) -> Steps[T]:
         """Carry out a command."""
-        return await steps
+        return steps
 
 
 class Connected(Commands, Generic[S]):
@@ -87,8 +90,8 @@ class Connected(Commands, Generic[S]):
         self._connection.abort(closed())
         await self._connection.close()
 
-    async def _carry_out(self, steps: Steps[T]) -> T:
-        return await self._connection.carry_out(steps)
+    def _carry_out(self, steps: Steps[T]) -> Steps[T]:
+        return self._connection.carry_out(steps)
 
 
 class Feed(ABC, Generic[T]):
@@ -96,14 +99,15 @@ class Feed(ABC, Generic[T]):
 
     _client: Commands
     """Carries out `_fill`, for an iterator."""
+    _unread: deque[T]
 
-    @abstractmethod
     def _take(self) -> T | None:
         """Return the next item, where it has come already."""
+        return self._unread.popleft() if self._unread else None
 
     @abstractmethod
     async def _fill(self) -> bool:
-        """See that there is an item to take; False where there is none now, or never will be."""
+        """See that an item is unread; False where there is none now, or never will be."""
 
 
 class BlockingIterator(Feed[T]):
@@ -138,6 +142,8 @@ class AsynchronousIterator(Feed[T]):
 
 class Blocking(Commands):
     """A client whose methods return when they are done. It is for one thread at a time."""
+
+    _is_blocking = True
 
     def connect(self) -> Self:
         """Connect now instead of with the first command. Returns the client."""
@@ -208,7 +214,7 @@ class Method(Generic[P, B, A]):
     @overload
     def __get__(self, client: None, owner: type[Asynchronous]) -> Callable[Concatenate[Any, P], A]: ...
     def __get__(self, client: Any, owner: Any) -> Any:
-        method = self._blocking if issubclass(owner, Blocking) else self._asynchronous
+        method = self._blocking if owner._is_blocking else self._asynchronous
         return method.__get__(client, owner)
 
 
@@ -232,16 +238,18 @@ def stream(operation: Callable[Concatenate[Any, P], Feed[T]]) -> Method[P, Itera
     @wraps(operation)
     def blocking(self: Commands, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         feed = operation(self, *args, **kwargs)
+        unread = feed._unread
         while run(self._carry_out(feed._fill())):
-            while (item := feed._take()) is not None:
-                yield item
+            while unread:
+                yield unread.popleft()
 
     @wraps(operation)
     async def asynchronous(self: Commands, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         feed = operation(self, *args, **kwargs)
+        unread = feed._unread
         while await self._carry_out(feed._fill()):
-            while (item := feed._take()) is not None:
-                yield item
+            while unread:
+                yield unread.popleft()
 
     # What help() shows.
     signed = signature(operation)

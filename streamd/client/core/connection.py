@@ -37,7 +37,7 @@ class Driver(Protocol):
         """Connect, and return a transport that reports to this connection. TimeoutError, OSError or ClientError."""
 
     async def until(self, answer: Answer[Any]) -> None:
-        """Return when the answer is done, which it is not yet."""
+        """Return when the answer is done."""
 
     def seconds(self) -> float:
         """Return the time of a clock that never goes back."""
@@ -86,10 +86,14 @@ class Connection(Generic[S]):
     async def carry_out(self, steps: Steps[T]) -> T:
         """Carry out a command of the session. All that it sent is on its way when this returns."""
         try:
-            await self.open()
+            if not self._opened.done or self.session.error is not None:
+                await self.open()
+        except BaseException:
+            steps.close()
+            raise
+        try:
             value = await steps
         finally:
-            steps.close()
             self._flush()
         if self._paused:
             await self.session.room()
@@ -119,13 +123,11 @@ class Connection(Generic[S]):
         if self._transport is not None and not self._gone.done:
             self._transport.abort()
 
-    async def wait(self, answer: Answer[Any]) -> None:
+    def wait(self, answer: Answer[Any]) -> Steps[None]:
         """Send what there is to send, and wait for an answer."""
         self._flush()
         self._watch()
-        # What was sent may have met the end of the connection.
-        if not answer.done:
-            await self._driver.until(answer)
+        return self._driver.until(answer)
 
     # -- what the transport reports ------------------------------------------------------------------------------------
 

@@ -22,19 +22,20 @@ class Patience:
     """When to connect again: soon, then later and later, and never when there was no progress for too long.
 
     :param progress: returns a number that changes whenever there is progress.
+    :param now: when the first connection was lost.
     """
 
-    def __init__(self, seconds_max: float, progress: Callable[[], int]) -> None:
+    def __init__(self, seconds_max: float, progress: Callable[[], int], now: float) -> None:
         self._seconds_max = seconds_max
         self._progress = progress
         self._reached = progress()
-        self._since: float | None = None
+        self._since = now
         self._delay = _DELAY_SECONDS_FIRST
 
     def delay(self, error: ConnectionLost, now: float) -> float:
         """Return how many seconds to wait; raise the error when it is time to give up, or when waiting is of no use."""
-        if self._since is None or self._reached != self._progress():
-            self._reached, self._since, self._delay = self._progress(), now, _DELAY_SECONDS_FIRST
+        if self._reached != (reached := self._progress()):
+            self._reached, self._since, self._delay = reached, now, _DELAY_SECONDS_FIRST
         if now - self._since > self._seconds_max or isinstance(error, ProtocolBroken):
             raise error
         delay = self._delay * random.uniform(0.5, 1.0)
@@ -68,7 +69,7 @@ class Reconnecting(Generic[S]):
 
     async def carry_out(self, operation: Callable[[S], Steps[T]]) -> T:
         """Carry an operation out, again on a new connection where one is lost. ConnectionLost when that is given up."""
-        patience = Patience(self._seconds_max, self._progress)
+        patience: Patience | None = None
         while True:
             if self.is_closed:
                 raise closed()
@@ -80,6 +81,7 @@ class Reconnecting(Generic[S]):
                 return await connection.carry_out(operation(connection.session))
             except ConnectionLost as error:
                 await self._hang_up(connection)
+                patience = patience or Patience(self._seconds_max, self._progress, self._driver.seconds())
                 await self._sleep(patience.delay(error, self._driver.seconds()))
             except ClientError:
                 await self._hang_up(connection)

@@ -15,7 +15,7 @@ from streamd.client.tls import context_for
 
 
 class LoopDriver:
-    """Drives connections on the loop of whoever awaits them."""
+    """Drives connections on the loop that the caller runs on."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

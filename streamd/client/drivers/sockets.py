@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from bisect import insort
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
@@ -24,11 +25,11 @@ _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class SocketDriver:
-    """Drives one connection at a time, in the thread of the caller who waits for it."""
+    """Drives one connection at a time, in the thread of the caller."""
 
     def __init__(self) -> None:
         self._transport: SocketTransport | None = None
-        self._timers: set[_Timer] = set()
+        self._timers: list[_Timer] = []
 
     def spawn(self, steps: Steps[None]) -> None:
         """Carry this out at once."""
@@ -51,18 +52,22 @@ class SocketDriver:
     def call_later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
         """Call this while the caller waits for an answer; returns what prevents it."""
         timer = _Timer(time.monotonic() + seconds, call)
-        self._timers.add(timer)
-        return partial(self._timers.discard, timer)
+        insort(self._timers, timer, key=attrgetter("due"))
+        return partial(self._cancel, timer)
+
+    def _cancel(self, timer: _Timer) -> None:
+        if timer in self._timers:
+            self._timers.remove(timer)
 
     def _turn(self) -> None:
         """Let the transport do one thing. Where it has nothing to do until the next timer is due, call that."""
-        timer = min(self._timers, key=attrgetter("due"))
+        timer = self._timers[0]
         seconds = max(timer.due - time.monotonic(), 0.0)
         if self._transport is None or self._transport.is_gone:
             time.sleep(seconds)
         elif self._transport.turn(seconds):
             return
-        self._timers.remove(timer)
+        del self._timers[0]
         timer.call()
 
 

@@ -59,7 +59,7 @@ class Backlog:
                 "the segment was deleted and made again"
             )
         if level > self._written and not self._replay:
-            raise ClientError(f"somebody else writes as {self.writer}: {level} bytes are stored, not {self._written}")
+            raise ClientError(f"another client writes as {self.writer}: {level} bytes are stored, not {self._written}")
         self.acknowledge(level)
 
     def acknowledge(self, level: int) -> None:

@@ -54,7 +54,7 @@ class BacklogTests(SynchronousTestCase):
         self.assertTrue(backlog.is_placed)
         self.assertEqual((backlog.end, backlog.acknowledged), (100, 100))
         self.assertIn("made again", str(self.assertRaises(ClientError, backlog.resume, 99)))
-        self.assertIn("somebody else", str(self.assertRaises(ClientError, backlog.resume, 101)))
+        self.assertIn("another client", str(self.assertRaises(ClientError, backlog.resume, 101)))
 
     def test_too_large(self) -> None:
         """An event that no block can hold is refused before it is kept."""
