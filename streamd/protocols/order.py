@@ -83,6 +83,8 @@ class Ordered(Sending):
         self._reading = False
         self._advancing = False
         self._turn: IDelayedCall | None = None
+        self._turn_of_all = core.store.turn
+        self._due = False
 
     # -- for the protocols ---------------------------------------------------------------------------------------------
 
@@ -155,6 +157,7 @@ class Ordered(Sending):
         if self._advancing:
             return
         self._advancing = True
+        self._due = False
         if self._permits.is_stale and self._phase is not Phase.GREETING:
             # Not before the first bytes: a transport may resume us while its handshake goes on.
             self.identify()
@@ -270,6 +273,19 @@ class Ordered(Sending):
             traffic.appended_records += len(batch.lengths)
             traffic.appended_bytes += len(batch.payload)
         self._answer(slot, slot.reply if slot.reply is not None else result)
+        turn = self._turn_of_all
+        if not turn.lasts or self._advancing:
+            self._go_on()
+        elif not self._due:
+            self._due = True
+            turn.due.append(self)
+
+    def take_turn(self) -> None:
+        """Go on, unless that was done since: what was waited for has happened, for others in the same turn too."""
+        if self._due:
+            self._go_on()
+
+    def _go_on(self) -> None:
         if self._phase is not Phase.CLOSED:
             try:
                 self._advance()

@@ -20,6 +20,7 @@ from streamd.store.journal import FILE_ENTRIES_MAX, NoRoom
 from streamd.store.pace import Pace
 from streamd.store.segment import Segment
 from streamd.store.segments import Segments
+from streamd.store.turn import Turn
 
 # How long writes are refused after the disk was found full, before the next one may try again.
 _FULL_SECONDS: Final = 1.0
@@ -67,6 +68,7 @@ class Pipeline:
         self._commits_seen = 0
         self._closed: Deferred[None] | None = None
         self._ended = False
+        self.turn = Turn(self._fly_gathered)
         self.gathering = Commit(1, sequence)
         self.file = file
         """The journal file that is written to."""
@@ -127,7 +129,7 @@ class Pipeline:
     def notify(self, waiter: Waiter, result: object) -> None:
         """The same for somebody who is there already."""
         self.gathering.waiters.append((waiter, result))
-        if self._flying is None:
+        if self._flying is None and not self.turn.lasts:
             self._fly_on()
 
     def refuse(self, error: StoreError, *, settled: bool) -> Deferred[Any]:
@@ -146,6 +148,11 @@ class Pipeline:
 
     def _latest(self) -> Commit | None:
         return self.gathering if self.gathering.entries else self._flying
+
+    def _fly_gathered(self) -> None:
+        """Go on with what was gathered, if there is anything and the writer is free."""
+        if self._flying is None and self.gathering.waiters:
+            self._fly_on()
 
     def _fly_on(self) -> None:
         """Give what was gathered to the writer, unless the compactor is too far behind.
@@ -180,8 +187,7 @@ class Pipeline:
     def fold_ended(self) -> None:
         """The compactor has caught up a little."""
         self._waiting_for_fold = False
-        if self._flying is None and self.gathering.entries:
-            self._fly_on()
+        self._fly_gathered()
 
     def _fly(self) -> None:
         """Give what was gathered to the writer, and gather anew."""
@@ -193,7 +199,18 @@ class Pipeline:
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def _landed(self, commit: Commit, error: NoRoom | None) -> None:
-        """The writer is done with a commit: let it take effect, and start the next at once."""
+        """The writer is done with a commit: all who wait for it are told, and then answer, each once."""
+        if self.turn.lasts:
+            self._take_effect(commit, error)
+            return
+        self.turn.begin()
+        try:
+            self._take_effect(commit, error)
+        finally:
+            self.turn.end()
+
+    def _take_effect(self, commit: Commit, error: NoRoom | None) -> None:
+        """Let a commit take effect, and start the next at once."""
         if error is not None:
             self._fail(error)
             return
@@ -210,9 +227,8 @@ class Pipeline:
         self._settle(commit)
         self.commits += 1
         self._flying = None
-        if self.gathering.entries:
-            # Before anybody is told: the disk works while the reactor answers.
-            self._fly_on()
+        # Before anybody is told: the disk works while the reactor answers.
+        self._fly_gathered()
         commit.fire()
         if commit.file > self.file:
             self._freeing_since = None

@@ -36,6 +36,7 @@ from streamd.store.reader import Reader, Threads
 from streamd.store.retention import Retention
 from streamd.store.segment import PACKS, Segment
 from streamd.store.segments import Segments
+from streamd.store.turn import Turn
 from streamd.store.usage import Usage
 
 # Segments that are told of a fold in one turn of the reactor.
@@ -130,6 +131,11 @@ class Store(Appending):
     def pending_bytes(self) -> int:
         """Bytes that wait for their commit."""
         return self._pipeline.pending_bytes
+
+    @property
+    def turn(self) -> Turn:
+        """What lets many be served at once, and what they write be one commit."""
+        return self._pipeline.turn
 
     @property
     def commits(self) -> int:
