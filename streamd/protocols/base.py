@@ -46,6 +46,7 @@ class StreamProtocol(Ordered, Protocol):
 
     def __init__(self, core: Core, codec: Codec) -> None:
         super().__init__(core, codec)
+        self._given_up = False
         self.address: str | None = None
         """Where the peer is, for the count of connections."""
 
@@ -134,9 +135,6 @@ class StreamProtocol(Ordered, Protocol):
         self._forget()
         self._end()
 
-    def hurry(self) -> None:
-        """The daemon ends: what waits for others is to be answered now, as if its time were over."""
-
     def drain(self) -> None:
         """Take nothing more; finish and answer what was asked; close."""
         self.hurry()
@@ -150,9 +148,13 @@ class StreamProtocol(Ordered, Protocol):
             self._advance()
 
     def give_up(self, reason: str) -> None:
-        """Close at once: the peer asked for what this protocol has no answer to."""
-        self.log.warn("{peer} is cut off by {wire}: {reason}", peer=self.peer, wire=self.name, reason=reason)
-        self._cut_off("unanswerable")
+        """Close, once what was asked before is answered: the protocol has no answer to what is being performed."""
+        if not self._given_up:
+            self._given_up = True
+            self.log.warn("{peer} is cut off by {wire}: {reason}", peer=self.peer, wire=self.name, reason=reason)
+            self.count_cut_off("unanswerable")
+        self.finish()
+        self.hurry()
 
     def _crash(self, failure: Failure) -> None:
         """A bug: it costs this connection, and nobody else anything."""

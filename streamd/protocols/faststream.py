@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
@@ -15,14 +16,19 @@ from streamd.batch import Batch
 from streamd.config import fill
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
+from streamd.protocols.contents import Contents, Reading, Turn
 from streamd.protocols.factory import StreamFactory
-from streamd.store import NoSuchSegment, Run, Segment, StoreError
+from streamd.settings import setting
+from streamd.store import NoSuchSegment, ReadFailed, Run, Segment, StoreError, StoreReadOnly
 from streamd.store.frame import EVENT_HEADER_BYTES
 from streamd.store.names import NUMBERED
 from streamd.wire import faststream
 
 CONTENTS_BYTES_MAX: Final = (1 << 32) - 1
 """What one answer can hold: its size is a u32."""
+
+CONTENTS_BYTES_LEAST: Final = 1 << 20
+"""What a peer has to take of contents that others wait for, each time that `contents_seconds_max` have passed."""
 
 
 def segment_name(stream: int) -> str:
@@ -31,49 +37,14 @@ def segment_name(stream: int) -> str:
 
 
 class Rest(NamedTuple):
-    """What is still to be sent of a stream's contents: records from `number` to `end`."""
+    """What is still to be sent of a stream's contents: records from `number` to `end`, which begins at `stop`."""
 
-    segment: Segment
+    of: Turn | Reading
     number: int
     end: int
-    take: bool
+    stop: int
     size: int = 64
     reads: bool = True
-
-
-class Takes:
-    """Which streams are being taken, and up to where they were: shared by all connections of a store."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Segment, list[Deferred[None]]] = {}
-        self._taken: dict[Segment, int] = {}
-
-    def first(self, segment: Segment) -> int:
-        """The first record that nobody has taken, also where that is not on disk yet."""
-        return max(self._taken.get(segment, 0), segment.first_number)
-
-    def begin(self, segment: Segment) -> Deferred[None] | None:
-        """Take a stream alone: None where that is so now, else when it is your turn to try again."""
-        if segment not in self._waiting:
-            self._waiting[segment] = []
-            return None
-        turn: Deferred[None] = Deferred()
-        self._waiting[segment].append(turn)
-        return turn
-
-    def end(self, segment: Segment) -> None:
-        """Let the next one try."""
-        for turn in self._waiting.pop(segment, []):
-            turn.callback(None)
-
-    def taken(self, segment: Segment, end: int) -> None:
-        """All below is gone for whoever asks from now on."""
-        self._taken[segment] = end
-
-    def removed(self, segment: Segment, end: int) -> None:
-        """And it is on disk that it is gone."""
-        if self._taken.get(segment) == end:
-            del self._taken[segment]
 
 
 class FastStreamProtocol(StreamProtocol):
@@ -81,25 +52,32 @@ class FastStreamProtocol(StreamProtocol):
 
     name = "faststream"
 
-    def __init__(self, core: Core, takes: Takes) -> None:
+    def __init__(self, core: Core, settings: FastStreamSettings, contents: Contents) -> None:
         super().__init__(core, faststream.FastStreamCodec(core.limits.message_bytes_max))
-        self._takes = takes
-        self._taking: Segment | None = None
+        self._settings = settings
+        self._streams = contents
+        self._begun: set[Turn | Reading] = set()
+        self._given: dict[Segment, int] = {}
+        """What this connection has taken and is still to be handed to its peer: all below these records."""
+        self._watch: IDelayedCall | None = None
 
     def perform(self, request: Any) -> Reply:
         return _ACTIONS[type(request)](self, request)
 
     def refused(self, request: Any, error: StoreError) -> bytes | None:
         if isinstance(request, Rest):
-            # Its size is told, and it can't be given: nothing that follows would be understood.
-            self.give_up(f"the contents of {request.segment.name} can't be read: {error}")
-        elif isinstance(request, faststream.Contents):
+            self._let_go(request.of)
+        if isinstance(request, Rest) or isinstance(error, ReadFailed | StoreReadOnly):
+            # What is asked for can't be given, or what was sent can't be kept, and there is no word for it. Whatever
+            # followed, an answer to a check too, would be taken for a sign that all is well.
+            self.give_up(f"{type(request).__name__} failed: {error}")
+            return None
+        if isinstance(request, faststream.Contents):
             return faststream.contents_header(0)
-        elif isinstance(request, faststream.Check):
+        if isinstance(request, faststream.Check):
             return faststream.state(request.stream, False)
-        else:
-            self.log.debug("{request} had no effect: {reason}", request=type(request).__name__, reason=str(error))
-        return b""
+        self.log.debug("{request} had no effect: {reason}", request=type(request).__name__, reason=str(error))
+        return None
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
@@ -169,71 +147,106 @@ class FastStreamProtocol(StreamProtocol):
         if self.core.store.retention is not None:
             self.core.store.retention.note_read(segment)
         if request.take:
-            turn = self._takes.begin(segment)
-            if turn is not None:
-                # Somebody else is taking it. What is left is ours.
-                turn.addCallback(lambda _: self.again(request))
-                return turn, b""
-            self._taking = segment
-        first, end = self._takes.first(segment), segment.number
-        if first == end:
-            self._end_take(segment)
-            return faststream.contents_header(0)
-        return Deferred.fromCoroutine(self._begin_contents(segment, first, end, request.take))
+            # A piece without a byte in it may be the last, and is looked at when all before it are sent.
+            self._count_small()
+            turn = self._streams.begin_take(segment, self)
+            self._begun.add(turn)
+            if turn.begins is not None:
+                return Deferred.fromCoroutine(self._wait_for(turn))
+            return self._begin_contents(turn)
+        first = max(self._streams.first(segment), self._given.get(segment, 0))
+        reading = self._streams.begin_read(segment, self, first)
+        self._begun.add(reading)
+        return self._begin_contents(reading)
 
-    async def _begin_contents(self, segment: Segment, first: int, end: int, take: bool) -> bytes:
+    async def _wait_for(self, turn: Turn) -> bytes:
+        """Somebody else is taking it. What is left then is ours."""
+        assert turn.begins is not None
+        await turn.begins
+        reply = self._begin_contents(turn)
+        return await reply if isinstance(reply, Deferred) else reply
+
+    def _begin_contents(self, of: Turn | Reading) -> bytes | Deferred[bytes]:
+        segment = of.segment
+        first = of.first if isinstance(of, Reading) else self._streams.first(segment)
+        if segment.deleted or first >= segment.number:
+            self._let_go(of)
+            return faststream.contents_header(0)
+        # Both ends at once: more may be enqueued while the first record is looked for.
+        return Deferred.fromCoroutine(self._measure(of, first, segment.number, segment.offset))
+
+    async def _measure(self, of: Turn | Reading, first: int, end: int, stop: int) -> bytes:
         """The header with the size of everything, which then follows piece by piece."""
-        store = self.core.store
-        begin = (await store.read(segment, first, bytes_max=1, records_max=1))[0].offset
-        stop = segment.offset
-        while (size := _payload(stop - begin, end - first)) > CONTENTS_BYTES_MAX:
-            # Too much for one answer: as many whole records as fit. Each step takes back what the last one was over.
-            place = (await store.read_at(segment, stop - (size - CONTENTS_BYTES_MAX), bytes_max=1, records_max=1))[0]
-            end, stop = place.number, place.offset
-        self.again(Rest(segment, first, end, take))
+        segment, store = of.segment, self.core.store
+        try:
+            begin = (await store.read(segment, first, bytes_max=1, records_max=1))[0].offset
+            while (size := _payload(stop - begin, end - first)) > CONTENTS_BYTES_MAX:
+                # Too much for one answer: as many whole records as fit. Each step takes back what the last was over.
+                over = stop - (size - CONTENTS_BYTES_MAX)
+                place = (await store.read_at(segment, over, bytes_max=1, records_max=1))[0]
+                end, stop = place.number, place.offset
+        except BaseException:
+            self._let_go(of)
+            raise
+        self.again(Rest(of, first, end, stop))
         return faststream.contents_header(size)
 
     def _rest(self, request: Rest) -> Reply:
         count = request.end - request.number
-        runs = self.core.store.read(request.segment, request.number, bytes_max=self.reply_bytes_max, records_max=count)
-        return runs.addCallback(self._told, request)
+        runs = self.core.store.read(
+            request.of.segment, request.number, bytes_max=self.reply_bytes_max, records_max=count
+        )
+        return runs.addCallback(self._send_piece, request)
 
-    def _told(self, runs: list[Run], request: Rest) -> bytes:
-        found = sum([run.batch.count for run in runs])
+    def _send_piece(self, runs: list[Run], request: Rest) -> bytes:
         self.count_read(runs)
+        number = request.number + sum([run.batch.count for run in runs])
         data = b"".join([run.batch.payload for run in runs])
-        if request.number + found < request.end:
-            self.again(request._replace(number=request.number + found))
-        elif request.take and data:
+        if number < request.end:
+            self.again(request._replace(number=number))
+        elif isinstance(request.of, Reading):
+            self._let_go(request.of)
+        elif data:
+            self._given[request.of.segment] = request.end
             self.when_sent(lambda sent: self._took(request) if sent == len(data) else None)
-        elif request.take:
+        else:
             self._took(request)
         return data
 
     def _took(self, request: Rest) -> None:
         """The last byte is with the operating system: what was sent is gone, and nobody waits for the disk."""
-        self._takes.taken(request.segment, request.end)
-        self._end_take(request.segment)
+        self._given.pop(request.of.segment, None)
+        self._streams.remove(request.of.segment, request.end, request.stop)
+        self._let_go(request.of)
 
-        def removed(result: object) -> None:
-            self._takes.removed(request.segment, request.end)
-            if isinstance(result, Failure):
-                result.trap(StoreError)
+    def _let_go(self, of: Turn | Reading) -> None:
+        self._begun.discard(of)
+        of.end()
 
-        try:
-            self.core.store.truncate(request.segment, request.end).addBoth(removed)
-        except StoreError:
-            self._takes.removed(request.segment, request.end)
+    def hurry_contents(self) -> None:
+        """Somebody waits for what this connection reads or takes: watch whether its peer takes it."""
+        if self._watch is None:
+            self._watch = self.core.clock.callLater(
+                self._settings.contents_seconds_max, self._check_progress, self.handed_bytes
+            )
 
-    def _end_take(self, segment: Segment) -> None:
-        if self._taking is segment:
-            self._taking = None
-            self._takes.end(segment)
+    def _check_progress(self, handed_bytes: int) -> None:
+        self._watch = None
+        if not any(of.is_awaited for of in self._begun):
+            return
+        if self.is_slow and self.handed_bytes - handed_bytes < CONTENTS_BYTES_LEAST:
+            self.log.warn("{peer} does not take the contents that others wait for", peer=self.peer)
+            self._cut_off("overdue")
+        else:
+            self.hurry_contents()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
-        if self._taking is not None:
-            self._end_take(self._taking)
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        for of in list(self._begun):
+            self._let_go(of)
 
 
 def _payload(span: int, records: int) -> int:
@@ -255,18 +268,23 @@ _ACTIONS: Final[dict[type, Callable[[FastStreamProtocol, Any], Reply]]] = {
 
 @dataclass(frozen=True)
 class FastStreamSettings:
-    """FastStreamDB has no settings beside its endpoint."""
+    """``[faststream]``, beside the endpoint."""
+
+    contents_seconds_max: float = setting(
+        30.0, "how long a peer may take nothing of contents that another one waits for", least=0.1
+    )
 
 
 class FastStreamFactory(StreamFactory):
     """Makes FastStreamDB connections."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, settings: FastStreamSettings = FastStreamSettings()) -> None:
         super().__init__(core)
-        self._takes: Takes = core.shared.setdefault(("faststream", "takes"), Takes())
+        self._settings = settings
+        self._streams: Contents = core.shared.setdefault(("faststream", "contents"), Contents(core.store))
 
     def build(self) -> FastStreamProtocol:
-        return FastStreamProtocol(self.core, self._takes)
+        return FastStreamProtocol(self.core, self._settings, self._streams)
 
 
 def configure(table: Mapping[str, object]) -> FastStreamSettings:
@@ -276,4 +294,5 @@ def configure(table: Mapping[str, object]) -> FastStreamSettings:
 
 def factory(core: Core, settings: object) -> FastStreamFactory:
     """The factory for one endpoint."""
-    return FastStreamFactory(core)
+    assert isinstance(settings, FastStreamSettings)
+    return FastStreamFactory(core, settings)

@@ -82,6 +82,7 @@ class Ordered(Sending):
         self._writes = 0
         self._reading = False
         self._advancing = False
+        self._woken = False
         self._turn: IDelayedCall | None = None
         self._turn_of_all = core.store.turn
         self._due = False
@@ -146,6 +147,9 @@ class Ordered(Sending):
         self._slot.sent = tell
         self._count_small()
 
+    def hurry(self) -> None:
+        """The connection is about to end: answer what waits for others now, as if its time were over."""
+
     @abstractmethod
     def _crash(self, failure: Failure) -> None:
         """A bug: it costs this connection, and nobody else anything."""
@@ -154,6 +158,8 @@ class Ordered(Sending):
 
     def _advance(self) -> None:
         """Begin requests for as long as nothing is in their way, and send what is answered."""
+        # To send replies may let requests go on, also those of this connection: then there is more to do behind it.
+        self._woken = True
         if self._advancing:
             return
         self._advancing = True
@@ -163,22 +169,24 @@ class Ordered(Sending):
             self.identify()
         try:
             begun = sent_bytes = 0
-            while not self._reading and not self._pause & UNSENT and self._turn is None:
-                request = self._next_request()
-                if request is None:
-                    break
-                self._begin(request)
-                begun += 1
-                if self._ready_bytes >= _LARGE_BYTES:
-                    # Answers are not gathered without limit: they go out, and may stop us.
-                    sent_bytes += self._ready_bytes
-                    self._flush()
-                if self._paces and (wait := self._charge(request)):
-                    self._turn = self.core.clock.callLater(wait, self._next_turn)
-                elif begun >= _TURN_REQUESTS or sent_bytes >= _TURN_BYTES:
-                    # Others want their turn too.
-                    self._turn = self.core.clock.callLater(0, self._next_turn)
-            self._flush()
+            while self._woken:
+                self._woken = False
+                while not self._reading and not self._pause & UNSENT and self._turn is None:
+                    request = self._next_request()
+                    if request is None:
+                        break
+                    self._begin(request)
+                    begun += 1
+                    if self._ready_bytes >= _LARGE_BYTES:
+                        # Answers are not gathered without limit: they go out, and may stop us.
+                        sent_bytes += self._ready_bytes
+                        self._flush()
+                    if self._paces and (wait := self._charge(request)):
+                        self._turn = self.core.clock.callLater(wait, self._next_turn)
+                    elif begun >= _TURN_REQUESTS or sent_bytes >= _TURN_BYTES:
+                        # Others want their turn too.
+                        self._turn = self.core.clock.callLater(0, self._next_turn)
+                self._flush()
         finally:
             self._advancing = False
         if self._phase is Phase.CLOSED:
@@ -186,12 +194,7 @@ class Ordered(Sending):
         self._hold()
         if self._phase is Phase.ENDING and not (
             # Who waits to be told that its reply was sent is told first: nobody tells us once we have closed.
-            self._requests
-            or self._incoming_bytes
-            or self._replies
-            or self._unsent
-            # Who broke the protocol is told so, and waits for nothing.
-            or (self.is_waiting and self.codec.error is None)
+            self._requests or self._incoming_bytes or self._replies or self._unsent or self.is_waiting
         ):
             self._close()
 
@@ -314,6 +317,7 @@ class Ordered(Sending):
         self._answer(slot, self.broken(error))
         self._forget()
         self._phase = Phase.ENDING
+        self.hurry()
 
     def _forget(self) -> None:
         """Whatever else was asked does not count."""

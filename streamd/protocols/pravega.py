@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
 from streamd.access.permits import READ, WRITE, NotAllowed
-from streamd.batch import Buffer
+from streamd.batch import Batch, Buffer
 from streamd.config import fill
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
@@ -21,7 +21,6 @@ from streamd.settings import setting
 from streamd.store import (
     Appended,
     LevelGap,
-    LevelOverlap,
     NoSuchSegment,
     RecordsTruncated,
     Run,
@@ -45,6 +44,15 @@ _WAITING_MAX: Final = 1024
 _WRITERS_MAX: Final = 10_000
 
 
+class TailRead(NamedTuple):
+    """A read, and the time by which it is answered at the latest, with what there is then."""
+
+    request: pravega.ReadSegment
+    until: float
+    size: int = 64
+    reads: bool = True
+
+
 class PravegaProtocol(StreamProtocol):
     """One connection: any number of writers, each set up for one segment, and any number of reads."""
 
@@ -58,13 +66,15 @@ class PravegaProtocol(StreamProtocol):
         """Reads at the tail, in the order in which they were asked."""
         self._storage = Storage(core, self)
 
-    def perform(self, request: pravega.Incoming) -> Reply:
+    def perform(self, request: pravega.Incoming | TailRead) -> Reply:
         action = _ACTIONS.get(type(request))
         if action is None:
             return self._storage.perform(request, self.reply_bytes_max * 8)
         return action(self, request)
 
-    def refused(self, request: pravega.Incoming, error: StoreError) -> bytes | None:
+    def refused(self, request: pravega.Incoming | TailRead, error: StoreError) -> bytes | None:
+        if isinstance(request, TailRead):
+            request = request.request
         if isinstance(request, Message):
             return self._storage.refused(request, error)
         if isinstance(request, pravega.AppendBlock):
@@ -100,47 +110,31 @@ class PravegaProtocol(StreamProtocol):
         level = (segment.levels or {}).get(request.writer, 0)
         return pravega.append_setup(request.name, request.writer, level)
 
-    def _append(self, request: pravega.AppendBlock) -> Reply:
-        if request.writer not in self._writers:
-            self.give_up("an append without a setup")
+    def _append(self, block: pravega.AppendBlock) -> Reply:
+        if block.writer not in self._writers:
+            self.give_up("an append whose setup was refused")
             return None
-        segment = self._writers[request.writer][0]
-        self.allow_write(segment, request.batch.size)
-        try:
-            stored = self._store(segment, request)
-        except LevelOverlap as error:
-            stored = self._store_above(error, segment, request)
-        return stored.addErrback(self._overlapped, segment, request).addCallback(self._appended, segment, request)
-
-    def _store(self, segment: Segment, block: pravega.AppendBlock) -> Deferred[Appended]:
+        segment = self._writers[block.writer][0]
+        self.allow_write(segment, block.batch.size)
+        # What is on its way to the disk counts: where that fails, so does what is built on it.
+        level = segment.claimed_level(block.writer) or 0
+        if block.end <= level:
+            reply = pravega.data_appended(block.writer, level)
+        else:
+            reply = pravega.data_appended(block.writer, block.end)
+            above = block.above(level) if level else block
+            if above is None or above.offset > level:
+                # Something is missing before it, or the level is not the start of an event in it.
+                raise LevelGap(level, block.offset, block.end)
+            block = above
         stored = self.core.store.append(
             segment, block.batch, writer=block.writer, expected=block.offset, level=block.end
         )
-        return stored.addCallback(self._stored, block)
+        return stored.addCallback(self._count_stored, block.batch), reply
 
-    def _stored(self, place: Appended, block: pravega.AppendBlock) -> Appended:
+    def _count_stored(self, place: Appended, batch: Batch) -> None:
         if not place.duplicate:
-            self.traffic.appended(block.batch)
-        return place
-
-    def _overlapped(self, failure: Failure, segment: Segment, block: pravega.AppendBlock) -> Any:
-        """The level that it collides with was itself on its way to the disk: go on from there."""
-        failure.trap(LevelOverlap)
-        assert isinstance(failure.value, LevelOverlap)
-        return self._store_above(failure.value, segment, block)
-
-    def _store_above(self, error: LevelOverlap, segment: Segment, block: pravega.AppendBlock) -> Deferred[Appended]:
-        """Some of it is stored already: store the rest, if the level is the beginning of an event."""
-        assert error.stored is not None
-        rest = block.above(error.stored)
-        if rest is None:
-            raise LevelGap(error.stored, block.offset, block.end)
-        return self._store(segment, rest)
-
-    def _appended(self, _: Appended, segment: Segment, block: pravega.AppendBlock) -> bytes:
-        """Acknowledgements are cumulative: a block that came again is told how far its writer really is."""
-        level = (segment.levels or {}).get(block.writer, block.end)
-        return pravega.data_appended(block.writer, max(level, block.end))
+            self.traffic.appended(batch)
 
     def _create(self, request: pravega.CreateSegment) -> Reply:
         self.allow_create(request.name.text)
@@ -152,28 +146,32 @@ class PravegaProtocol(StreamProtocol):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read(self, request: pravega.ReadSegment) -> Reply:
+        return self._read_until(TailRead(request, self.core.clock.seconds() + self._settings.tail_seconds_max))
+
+    def _read_until(self, tail: TailRead) -> Reply:
+        request = tail.request
         self.allow(READ, request.name.text)
         segment = self.core.store.find(request.name.text)
         if request.offset >= segment.offset and not segment.sealed:
-            if not request.waits:
-                return self._told([], segment, request, 0)
-            self._wait_at_tail(segment, request)
+            if tail.until <= self.core.clock.seconds():
+                return self._segment_read([], segment, request, 0)
+            self._wait_at_tail(segment, tail)
             return None
         bytes_max = max(1, min(request.length, READ_BYTES_MAX, self.reply_bytes_max * 8))
         runs = self.core.store.read_at(segment, request.offset, bytes_max=bytes_max)
-        return runs.addCallback(self._told, segment, request, bytes_max)
+        return runs.addCallback(self._segment_read, segment, request, bytes_max)
 
-    def _told(self, runs: list[Run], segment: Segment, request: pravega.ReadSegment, bytes_max: int) -> bytes:
+    def _segment_read(self, runs: list[Run], segment: Segment, request: pravega.ReadSegment, bytes_max: int) -> bytes:
         data = [part for run in runs for part in _run_parts(run)]
         if runs:
             # The first run begins with the record that holds the offset.
             data = _within(data, request.offset - runs[0].offset, bytes_max)
-        told_bytes = sum(map(len, data))
-        self.traffic.read(sum([run.batch.count for run in runs]), told_bytes)
-        at_tail = request.offset + told_bytes >= segment.offset
+        read_bytes = sum(map(len, data))
+        self.traffic.read(sum([run.batch.count for run in runs]), read_bytes)
+        at_tail = request.offset + read_bytes >= segment.offset
         return pravega.segment_read(request.name, request.offset, at_tail, at_tail and segment.sealed, data)
 
-    def _wait_at_tail(self, segment: Segment, request: pravega.ReadSegment) -> None:
+    def _wait_at_tail(self, segment: Segment, tail: TailRead) -> None:
         """Ask again when there is something, or when the time is over, and hold nobody up meanwhile.
 
         It is asked in its turn, and not answered from here: a thousand of them may wake up at once, for a peer that
@@ -185,7 +183,7 @@ class PravegaProtocol(StreamProtocol):
         # A record, not a byte, is what the store can wait for; an offset beyond the end waits for more than one.
         waiting = self.core.store.wait(segment, segment.number)
         self._waiting[waiting] = None
-        over = self.core.clock.callLater(self._settings.tail_seconds_max, waiting.cancel)
+        over = self.core.clock.callLater(tail.until - self.core.clock.seconds(), waiting.cancel)
 
         def done(result: object) -> None:
             del self._waiting[waiting]
@@ -193,9 +191,9 @@ class PravegaProtocol(StreamProtocol):
                 over.cancel()
             if isinstance(result, Failure):
                 result.trap(CancelledError)
-                self.later(request._replace(waits=False))
+                self.later(tail._replace(until=0.0))
             else:
-                self.later(request)
+                self.later(tail)
 
         waiting.addBoth(done)
 
@@ -232,6 +230,7 @@ _ACTIONS: Final[dict[type, Callable[[PravegaProtocol, Any], Reply]]] = {
     pravega.SetupAppend: PravegaProtocol._setup,
     pravega.AppendBlock: PravegaProtocol._append,
     pravega.ReadSegment: PravegaProtocol._read,
+    TailRead: PravegaProtocol._read_until,
     pravega.CreateSegment: PravegaProtocol._create,
     pravega.KeepAlive: PravegaProtocol._keep_alive,
 }

@@ -119,9 +119,14 @@ class Sending(Holding):
         """The connection is gone: tell who waits how much of its reply went out."""
         unsent, self._unsent = self._unsent, []
         if unsent:
-            handed = self._out_bytes - self._left_bytes()
+            handed = self.handed_bytes
             for tell, begin, size in unsent:
                 tell(max(0, min(size, handed - begin)))
+
+    @property
+    def handed_bytes(self) -> int:
+        """How much of what we put out was handed to the operating system, since the connection was made."""
+        return self._out_bytes - self._left_bytes()
 
     def _left_bytes(self) -> int:
         """How much of what we put out the transport still has."""

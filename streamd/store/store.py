@@ -220,14 +220,19 @@ class Store(Appending):
         segment.claim().sealed = True
         return self._pipeline.change(segment, Entry(Kind.SEAL, segment.id))
 
-    def truncate(self, segment: Segment, number: int) -> Deferred[None]:
-        """Drop the committed records below `number`; all of them where it lies behind the last."""
+    def truncate(self, segment: Segment, number: int, offset: int | None = None) -> Deferred[None]:
+        """Drop the committed records below `number`; all of them where it lies behind the last.
+
+        It takes its place in the order of changes at once where the record's `offset` is given, or all are dropped.
+        """
         if (refused := self._check(segment)) is not None:
             return refused
         if number <= segment.claimed_first_number:
             return self._pipeline.acknowledge(None, settled=number <= segment.first_number)
         if number >= segment.number:
             return self._truncate(segment, segment.number, segment.offset)
+        if offset is not None:
+            return self._truncate(segment, number, offset)
         # Where a record begins is known to the file alone.
         found: Deferred[list[Run]] = self.read(segment, number, bytes_max=1, records_max=1)
         return found.addCallback(lambda runs: self._truncate_at(segment, runs[0]))

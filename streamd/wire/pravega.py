@@ -111,12 +111,11 @@ class AppendBlock(NamedTuple):
 
 
 class ReadSegment(NamedTuple):
-    """Read from an offset on; `waits`: for data, where there is none yet."""
+    """Read from an offset on, and where there is nothing yet, wait for it."""
 
     name: Name
     offset: int
     length: int
-    waits: bool = True
     size: int = 64
     reads: bool = True
 
@@ -165,6 +164,8 @@ class PravegaCodec(FrameCodec[Incoming]):
         self._event_bytes_max = message_bytes_max
         self._expecting = _Expecting.MESSAGE
         self._begin: tuple[bytes, int, int] = (b"", 0, 0)
+        self._writers: set[bytes] = set()
+        """Who was set up. Whoever was not is refused before its block has come, which may be large."""
         self._block: bytes | bytearray = b""
         self._parts: bytearray | None = None
 
@@ -224,11 +225,14 @@ class PravegaCodec(FrameCodec[Incoming]):
             writer, offset, length = _unpack(_BLOCK, payload)
             if not 0 <= length <= BLOCK_BYTES_MAX or offset < 0:
                 raise WireError(f"a block of {length} bytes at {offset}")
+            if writer not in self._writers:
+                raise WireError("an append without a setup")
             self._begin = (writer, offset, length)
             self._expecting = _Expecting.BLOCK
         elif kind == Type.SETUP_APPEND:
             if len(payload) < 16:
                 raise WireError("a setup without its connection id")
+            self._writers.add(payload[:16])
             found.append(SetupAppend(payload[:16], _name(payload, 16, 0)))
         elif kind == Type.READ_SEGMENT:
             name = _name(payload, 0, _READ.size)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import shutil
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -94,10 +96,14 @@ class PacketTests(FastStreamCase):
         self.assertEqual(self.peek(2**32 - 1), b"from here and there")
 
     def test_full_disk(self) -> None:
-        """A full disk is not answered either; reads go on."""
+        """What a full disk drops ends the connection, so that no answer behind it is taken for a sign of success."""
         self.peer.send(one(CREATE, 1) + single(1, b"x"))
         self.rig.disk.full = True
-        self.assertEqual(self.peer.ask(single(1, b"y") + one(CREATE, 2) + one(PEEK, 1)), contents(b"x"))
+        for dropped in (single(1, b"y"), multiple(b"y", 1), to_all(b"y"), all_except(b"y", 2), one(CREATE, 2)):
+            peer = self.rig.connect()
+            self.assertEqual(peer.send(PING + one(PEEK, 1) + dropped + one(CHECK, 1)).take_all(), PONG + contents(b"x"))
+            self.assertTrue(peer.closed)
+        self.assertEqual(self.peer.ask(one(PEEK, 1) + one(CHECK, 2)), contents(b"x") + state(2, False))
 
 
 class TakeTests(FastStreamCase):
@@ -212,3 +218,139 @@ class IdleTests(FastStreamCase):
         self.addCleanup(self.retention.stop)
         self.assertEqual(self.sweep(self.idle_seconds_max - 1), ["faststream/1"])
         self.assertEqual(self.sweep(2), [])
+
+
+class MixTests(FastStreamCase):
+    """Requests in one write are answered as if each had been sent alone."""
+
+    def test_takes_in_one_write(self) -> None:
+        """Takes and reads of one stream and of several, in one write: each sees what those before it left."""
+        self.peer.send(one(CREATE, 1) + one(CREATE, 2) + single(2, b"b"))
+        asked = single(1, b"x") + one(TAKE, 1) * 2 + one(PEEK, 1) + single(1, b"y") + one(PEEK, 1)
+        self.assertEqual(self.peer.ask(asked), contents(b"x") + contents(b"") * 2 + contents(b"y"))
+        self.assertEqual(
+            self.peer.ask(one(TAKE, 1) + one(TAKE, 2) + one(TAKE, 1) + one(TAKE, 2)),
+            contents(b"y") + contents(b"b") + contents(b"") * 2,
+        )
+        other = self.rig.connect()
+        self.assertEqual(other.ask(one(TAKE, 1) + one(TAKE, 2) + PING), contents(b"") * 2 + PONG)
+
+    def test_many_takes(self) -> None:
+        """More takes in one write than one turn begins."""
+        self.peer.send(one(CREATE, 1))
+        self.assertEqual(self.peer.send((single(1, b"x") + one(TAKE, 1)) * 1000).take_all(), contents(b"x") * 1000)
+
+    def test_peek_sees_it_as_taken(self) -> None:
+        """Also while what was taken is still on its way to a slow peer; others see it until then."""
+        self.peer.send(one(CREATE, 1))
+        data = [b"a" * 50_000, b"b" * 50_000]
+        self.peer.send(single(1, data[0]) + single(1, data[1]))
+        self.peer.wire.slow = True
+        self.peer.send(one(TAKE, 1) + one(PEEK, 1) + single(1, b"new") + one(PEEK, 1))
+        self.assertEqual(self.peek(1), b"".join(data))
+        self.assertEqual(self.peer.take_all(), contents(b"".join(data)) + contents(b"") + contents(b"new"))
+        self.assertEqual(self.peek(1), b"new")
+
+
+class ReadersTests(FastStreamCase):
+    """A take and those who read the same stream do not hurt each other."""
+
+    def large(self) -> bytes:
+        self.peer.send(one(CREATE, 1))
+        data = [bytes((65 + number % 26,)) * 5000 for number in range(200)]
+        for record in data:
+            self.peer.send(single(1, record))
+        return b"".join(data)
+
+    def slow_read(self) -> Peer:
+        reader = self.rig.connect()
+        reader.wire.slow = True
+        reader.send(one(PEEK, 1))
+        return reader
+
+    def test_take_while_others_read(self) -> None:
+        """Who reads goes on to the end; for others it is gone at once, and after a restart too."""
+        data = self.large()
+        reader = self.slow_read()
+        self.assertEqual(self.peer.send(one(TAKE, 1)).take_all(), contents(data))
+        self.assertEqual(self.peek(1), b"")
+        self.assertEqual(self.peer.ask(single(1, b"later") + one(TAKE, 1)), contents(b"later"))
+        self.assertEqual(reader.take_all(), contents(data))
+        segment = self.rig.store.find("faststream/1")
+        self.assertEqual((segment.first_number, segment.groups), (201, {}))
+
+    def test_crash_while_others_read(self) -> None:
+        """What was taken stays taken, although it could not be dropped before the daemon ended."""
+        self.large()
+        reader = self.slow_read()
+        self.peer.send(one(TAKE, 1)).take_all()
+        self.assertEqual(self.rig.store.find("faststream/1").first_number, 0)
+        # What a crash leaves is what is committed now.
+        crashed = shutil.copytree(self.directory, self.directory + "-crashed")
+        rig = Rig(crashed, make_factory=FastStreamFactory)
+        self.addCleanup(rig.close)
+        self.assertEqual(rig.connect().ask(one(PEEK, 1) + one(TAKE, 1)), contents(b"") * 2)
+        self.assertFalse(reader.closed)
+
+    def test_reader_that_stops(self) -> None:
+        """A reader for whom alone something is kept, and who takes nothing, is cut off in time."""
+        self.large()
+        reader = self.slow_read()
+        self.rig.advance(1000)
+        self.assertFalse(reader.closed)
+        self.peer.send(one(TAKE, 1)).take_all()
+        self.rig.advance(29)
+        self.assertFalse(reader.closed)
+        self.rig.advance(2)
+        self.assertTrue(reader.aborted)
+        self.assertEqual(self.rig.store.find("faststream/1").first_number, 200)
+
+    def test_taker_that_stops(self) -> None:
+        """A taker that takes nothing is cut off once somebody waits; those who wait get it, in their order."""
+        data = self.large()
+        self.peer.wire.slow = True
+        self.peer.send(one(TAKE, 1))
+        self.rig.advance(1000)
+        second, third = self.rig.connect(), self.rig.connect()
+        second.send(one(TAKE, 1))
+        third.send(one(TAKE, 1))
+        self.rig.advance(31)
+        self.assertTrue(self.peer.aborted)
+        self.assertEqual(second.take_all() + third.take_all(), contents(data) + contents(b""))
+
+    def test_who_waits_may_go(self) -> None:
+        """One that drops while it waits is no longer in anybody's way."""
+        data = self.large()
+        self.peer.wire.slow = True
+        self.peer.send(one(TAKE, 1))
+        waiting = [self.rig.connect() for _ in range(3)]
+        for peer in waiting:
+            peer.send(one(TAKE, 1))
+        waiting[0].drop()
+        self.peer.drop()
+        self.assertEqual(waiting[1].take_all() + waiting[2].take_all(), contents(data) + contents(b""))
+
+
+class UnreadableTests(FastStreamCase):
+    """Contents that can't be read."""
+
+    def test_closes(self) -> None:
+        """The connection is closed behind what came before, nobody gets anything else, and no stream stays locked."""
+        self.peer.send(one(CREATE, 1) + one(CREATE, 2) + single(1, b"damaged") + single(2, b"sound"))
+        damage(self.directory, b"damaged", b"dam-ged")
+        for asked in (PEEK, TAKE):
+            peer = self.rig.connect()
+            self.assertEqual(peer.send(PING + one(asked, 1) + PING).take_all(), PONG)
+            self.assertTrue(peer.closed)
+        self.assertEqual(self.peer.ask(one(TAKE, 2)), contents(b"sound"))
+        damage(self.directory, b"dam-ged", b"damaged")
+        self.assertEqual(self.peer.ask(one(TAKE, 1)), contents(b"damaged"))
+
+
+def damage(directory: str, before: bytes, after: bytes) -> None:
+    """Change bytes in the journal, behind the daemon's back."""
+    for path in pathlib.Path(directory).rglob("*"):
+        if path.is_file() and before in (data := path.read_bytes()):
+            with path.open("r+b") as file:
+                file.seek(data.index(before))
+                file.write(after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import accumulate, product
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -106,6 +107,28 @@ class AppendTests(PravegaCase):
         self.assertEqual((self.peer.take(), other.take()), (appended(9), appended(9) + appended(19)))
         self.assertEqual(self.content(), one + two)
 
+    def test_every_resend(self) -> None:
+        """Whatever a writer sends again, from wherever to wherever, what follows is stored in its order, once."""
+        events = [event(bytes((65 + at,)) * at) for at in range(6)]
+        places = list(accumulate(map(len, events), initial=0))
+        for first, end, (pending, several) in product(range(5), range(1, 6), product((False, True), repeat=2)):
+            if first >= end:
+                continue
+            name = f"s{first}{end}{pending}{several}"
+            self.peer.ask(create(name))
+            writer = self.rig.connect()
+            again = self.rig.connect() if several else writer
+            writer.ask(setup(name))
+            again.ask(setup(name))
+            self.rig.held = pending
+            writer.send(block(0, b"".join(events[:3])))
+            again.send(block(places[first], b"".join(events[first:end])) if first <= 3 else b"")
+            reached = max(end, 3) if first <= 3 else 3
+            again.send(block(places[reached], b"".join(events[reached:])))
+            self.rig.release()
+            self.assertEqual(again.take()[-len(appended(0)) :], appended(places[6]), name)
+            self.assertEqual(self.content(name), b"".join(events), name)
+
     def test_over_restarts(self) -> None:
         """Ack levels survive: a writer that comes back is told how far it came."""
         self.peer.ask(setup("s"))
@@ -134,8 +157,13 @@ class AppendTests(PravegaCase):
             event(b"x"),
         ):
             peer = self.rig.connect()
-            peer.send(asked)
-            self.assertTrue(peer.closed, asked)
+            self.rig.held = True
+            peer.send(create(asked.hex()[-200:]) + message(Type.KEEP_ALIVE, b"") + asked)
+            self.assertFalse(peer.closed)
+            self.rig.release()
+            expected = created(asked.hex()[-200:]) + message(Type.KEEP_ALIVE, b"")
+            self.assertEqual(peer.wire.value()[: len(expected)], expected)
+            self.assertTrue(peer.closed and not peer.aborted, asked)
         peer = self.rig.connect()
         peer.ask(setup("s", OTHER) + block(0, event(b"abc"), writer=OTHER))
         peer.send(block(2, event(b"abcdef"), writer=OTHER))
@@ -220,6 +248,15 @@ class ReadTests(PravegaCase):
         self.rig.publish("s", b"yz")
         self.assertEqual(self.peer.take(), segment_read("s", 10, event(b"yz")[1:]))
 
+    def test_wait_beyond_ends(self) -> None:
+        """Its time is over in time, however often others append meanwhile."""
+        self.peer.send(read("s", 1000, 100))
+        for _ in range(int(TAIL_SECONDS)):
+            self.assertEqual(self.peer.take(), b"")
+            self.rig.publish("s", b"x")
+            self.rig.advance(1)
+        self.assertEqual(self.peer.take(), segment_read("s", 1000, b""))
+
     def test_wait_for_the_end(self) -> None:
         """Sealing and deleting wake who waits."""
         segment = self.rig.store.find("s")
@@ -253,8 +290,9 @@ class ReadTests(PravegaCase):
         self.assertFalse(self.rig.clock.getDelayedCalls())
 
     def test_wait_and_breach(self) -> None:
-        """Who breaks the protocol is closed at once, whatever it waits for."""
+        """Who breaks the protocol is closed at once: what waits is answered as if its time were over."""
         self.peer.send(read("s", 0, 100) + event(b"x"))
+        self.assertEqual(self.peer.wire.value(), segment_read("s", 0, b""))
         self.assertTrue(self.peer.closed)
         self.assertFalse(self.rig.clock.getDelayedCalls())
 

@@ -71,6 +71,14 @@ def partial(part: int, data: bytes) -> bytes:
     return message(Type.PARTIAL, bytes((part,)) + data)
 
 
+def set_up(writers: Iterable[bytes] = (WRITER, OTHER)) -> PravegaCodec:
+    """A codec that has seen the setup of these writers."""
+    codec = PravegaCodec(EVENT_BYTES_MAX)
+    for writer in writers:
+        codec.receive(setup("s", writer))
+    return codec
+
+
 def plain(requests: Iterable[Any]) -> list[object]:
     """Requests with appends taken apart into events: however they were cut or joined, this is the same."""
     found: list[object] = []
@@ -95,6 +103,7 @@ WHOLE = b"".join(
         block(35, event(b"first") + event(b"goes on behind the end"), promised=20),
         block(78, b""),
         message(Type.KEEP_ALIVE, b""),
+        setup("scope/stream", OTHER),
         block(0, event(b"of another writer"), writer=OTHER),
         read("scope/stream", 7, 1 << 20),
         partial(0, INNER[:3]),
@@ -112,6 +121,7 @@ EXPECTED: list[object] = [
     (WRITER, 35, b"first"),
     (WRITER, 48, b"goes on behind the end"),
     KeepAlive(b""),
+    SetupAppend(OTHER, NAME),
     (OTHER, 0, b"of another writer"),
     ReadSegment(NAME, 7, 1 << 20),
     KeepAlive(b"in pieces"),
@@ -130,7 +140,7 @@ class CutTests(CutLaws, SynchronousTestCase):
 
     def test_blocks_become_one_append(self) -> None:
         """Blocks of one writer that follow on each other are one append; others are not."""
-        codec = PravegaCodec(EVENT_BYTES_MAX)
+        codec = set_up()
         first, second = event(b"a"), event(b"bc")
         requests = list(
             codec.receive(block(5, first) + block(14, second) + block(99, first) + block(0, first, writer=OTHER))
@@ -148,7 +158,7 @@ class CutTests(CutLaws, SynchronousTestCase):
         """A block of many megabytes in small reads is looked at when it can be whole, not at each of them."""
         data = event(bytes(100)) * 60_000
         whole = block(0, data)
-        codec = PravegaCodec(EVENT_BYTES_MAX)
+        codec = set_up()
         found: list[object] = []
         for at in range(0, len(whole), 1000):
             found += list(codec.receive(whole[at : at + 1000]))
@@ -162,7 +172,7 @@ class EventTests(SynchronousTestCase):
     def test_identity(self, records: list[bytes], promised: int) -> None:
         """What goes in as events comes out as the same records, whatever the form of the block, alike or not."""
         data = b"".join(map(event, records))
-        codec = PravegaCodec(EVENT_BYTES_MAX)
+        codec = set_up()
         requests = list(codec.receive(block(3, data, promised)))
         self.assertIsNone(codec.error)
         (request,) = requests
@@ -191,14 +201,14 @@ class EventTests(SynchronousTestCase):
         """Blocks with much in them are an append each, and one with a single event is not copied again."""
         data = event(bytes(70_000))
         whole = block(0, data) + block(len(data), data) + block(2 * len(data), event(b"x"))
-        requests = PravegaCodec(EVENT_BYTES_MAX).receive(whole)
+        requests = set_up().receive(whole)
         batches = [request.batch for request in requests if isinstance(request, AppendBlock)]
         self.assertEqual([batch.size for batch in batches], [70_000, 70_000, 1])
         self.assertIsInstance(batches[0].payload, memoryview)
 
     def test_above(self) -> None:
         """The part of a block above a level is what begins there; between two beginnings there is none."""
-        codec = PravegaCodec(EVENT_BYTES_MAX)
+        codec = set_up()
         (request,) = codec.receive(block(10, event(b"ab") + event(b"c") + event(b"")))
         assert isinstance(request, AppendBlock)
         rests = {level: request.above(level) for level in range(8, 40)}
@@ -220,7 +230,7 @@ class NameTests(SynchronousTestCase):
 class BrokenTests(SynchronousTestCase):
     def broken(self, data: bytes, before: int = 0) -> WireError:
         """What is wrong, after so many good requests; nothing more is parsed, and nothing is kept."""
-        codec = PravegaCodec(EVENT_BYTES_MAX)
+        codec = set_up()
         self.assertEqual(len(list(codec.receive(data))), before)
         self.assertIsNotNone(codec.error)
         assert codec.error is not None
@@ -271,6 +281,12 @@ class BrokenTests(SynchronousTestCase):
             partial(0, bytes(MESSAGE_BYTES_MAX - 1)) + partial(1, b"xx"),
         ):
             self.broken(data)
+
+    def test_without_setup(self) -> None:
+        """A block of a writer that was never set up is refused where it begins, before any of it has come."""
+        for writer in (b"never set up    ", bytes(16)):
+            self.broken(begin(0, BLOCK_BYTES_MAX, writer))
+            self.broken(message(Type.KEEP_ALIVE, b"") + begin(0, 0, writer), before=1)
 
     def test_before(self) -> None:
         """What came before it is carried out."""

@@ -66,6 +66,8 @@ class Description(ABC):
     """The last words to one that tries a larger one."""
     begun: ClassVar[Sequence[bytes]]
     """Frames that have begun and not ended, each in another place."""
+    begun_later: ClassVar[Sequence[bytes]] = ()
+    """The same, for frames that only the first connection may send, and behind `open`."""
     endpoint: ClassVar[str] = "tcp"
     """How a daemon is reached: ``tcp``, ``unix`` or ``tls``. For anything else the laws on sockets are not tried."""
 

@@ -83,12 +83,20 @@ class Pravega(Description):
         Breach(HEADER.pack(Type.KEEP_ALIVE, MESSAGE_BYTES_MAX + 1)),
         Breach(HEADER.pack(Type.KEEP_ALIVE, -1)),
         Breach(part(1, b"nothing begun")),
-        Breach(block(90, b"no event")),
+        Breach(setup("none") + block(90, b"no event"), message(Type.NO_SUCH_SEGMENT, text("none"))),
+        Breach(begin(0, BLOCK_BYTES_MAX, b"never set up    ")),
         Breach(read("s", -1, 1)),
     ]
     sizes = [
         *map(_message_size, _TO_SERVER),
-        Size("block", lambda value: begin(0, 0)[:-4] + pack(">i", value), BLOCK_BYTES_MAX, 1 << 31, signed=True),
+        Size(
+            "block",
+            lambda value: setup("none") + begin(0, 0)[:-4] + pack(">i", value),
+            BLOCK_BYTES_MAX,
+            1 << 31,
+            message(Type.NO_SUCH_SEGMENT, text("none")),
+            signed=True,
+        ),
     ]
     record_bytes_max = LIMITS.message_bytes_max
     frame_bytes_max = BLOCK_BYTES_MAX
@@ -96,10 +104,12 @@ class Pravega(Description):
         b"\0",
         HEADER.pack(Type.KEEP_ALIVE, 5),
         setup("s")[:-1],
-        begin(0, 9),
-        block(0, event(b"x"))[:-1],
-        block(0, event(b"x"), promised=3)[:-1],
         part(0, b"begun"),
+    ]
+    begun_later = [
+        begin(0, 9, bytes(16)),
+        block(0, event(b"x"), writer=bytes(16))[:-1],
+        block(0, event(b"x"), promised=3, writer=bytes(16))[:-1],
     ]
 
     @classmethod

@@ -16,10 +16,10 @@ class Deadline(HeldLaw):
     def test_never_ended(self) -> None:
         """It is dropped then and not earlier, alone and behind requests; the others live on."""
         for before in (False, True):
-            for begun in self.spoken.begun:
+            for begun in [*self.spoken.begun, *self.spoken.begun_later]:
                 rig = self.make(frame_seconds_max=SECONDS)
-                witness, spoken = self.opened(rig)
-                peer = rig.connect()
+                witness, spoken = self.opened(rig, 1)
+                peer = rig.connect() if begun in self.spoken.begun else self.opened(rig)[0]
                 if before:
                     self.talk(peer, spoken.ask())
                 peer.send(begun)
@@ -32,9 +32,9 @@ class Deadline(HeldLaw):
 
     def test_trickle(self) -> None:
         """Bytes that come in time do not help a frame that does not end in time."""
-        for begun in self.spoken.begun:
+        for begun in [*self.spoken.begun, *self.spoken.begun_later]:
             rig = self.make(frame_seconds_max=SECONDS)
-            peer = rig.connect()
+            peer = rig.connect() if begun in self.spoken.begun else self.opened(rig)[0]
             pause = SECONDS / len(begun)
             for byte in begun:
                 self.assertFalse(peer.closed)

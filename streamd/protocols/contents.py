@@ -1,0 +1,168 @@
+"""Who reads and who takes the contents of which stream, so that nobody gets in another's way.
+
+Takes of one stream wait for each other, in the order of asking: what one gives away the next one must not. Reads wait
+for nobody, and nobody waits for them: what is taken while it is still being read is gone for everybody else at once,
+which is durable as the position of a reader group, and is dropped when those who read it are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from twisted.internet.defer import Deferred
+
+from streamd.store import Segment, Store, StoreError
+
+GROUP: Final = "faststream"
+"""The reader group whose position says what was taken of a stream and could not be dropped yet."""
+
+
+class Holder(Protocol):
+    """A connection that reads or takes contents."""
+
+    def hurry_contents(self) -> None:
+        """Somebody waits for what this connection has begun. May be called again and again."""
+
+
+class Turn:
+    """One take: asked for, then under way, then over."""
+
+    def __init__(self, contents: Contents, segment: Segment, holder: Holder) -> None:
+        self._contents = contents
+        self.segment = segment
+        self.holder = holder
+        self.begins: Deferred[None] | None = None
+        """Fires when the turn begins; None where it has begun."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for the end of this take."""
+        return self._contents.line(self.segment)[:1] == [self] != self._contents.line(self.segment)
+
+    def end(self) -> None:
+        """Let the next one take, also where this one has not begun. A second time does nothing."""
+        self._contents.end_take(self)
+
+
+class Reading:
+    """One read of the records from `first` on."""
+
+    def __init__(self, contents: Contents, segment: Segment, holder: Holder, first: int) -> None:
+        self._contents = contents
+        self.segment = segment
+        self.holder = holder
+        self.first = first
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether what is being read has been taken, and is kept for this read alone."""
+        return self.first < self._contents.first(self.segment)
+
+    def end(self) -> None:
+        """All of it was read, or it is no longer wanted. A second time does nothing."""
+        self._contents.end_read(self)
+
+
+class _Taken(NamedTuple):
+    """What was taken and is not dropped yet: all below this record, which begins at that offset."""
+
+    number: int
+    offset: int
+    is_marked: bool
+    """Whether the reader group says so."""
+
+
+class Contents:
+    """The reads and takes of all connections of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._takes: dict[Segment, list[Turn]] = {}
+        self._reads: dict[Segment, set[Reading]] = {}
+        self._taken: dict[Segment, _Taken] = {}
+
+    def first(self, segment: Segment) -> int:
+        """The first record that nobody has taken."""
+        taken = self._taken.get(segment)
+        group = (segment.groups or {}).get(GROUP)
+        return max(segment.claimed_first_number, taken.number if taken is not None else group.position if group else 0)
+
+    def line(self, segment: Segment) -> list[Turn]:
+        """The take that is under way, and those that wait for it."""
+        return self._takes.get(segment, [])
+
+    # -- takes ---------------------------------------------------------------------------------------------------------
+
+    def begin_take(self, segment: Segment, holder: Holder) -> Turn:
+        """Take a stream's contents alone. Wait for the turn's `begins`, and call its `end` in any case."""
+        line = self._takes.setdefault(segment, [])
+        turn = Turn(self, segment, holder)
+        if line:
+            turn.begins = Deferred()
+            line[0].holder.hurry_contents()
+        line.append(turn)
+        return turn
+
+    def end_take(self, turn: Turn) -> None:
+        """A turn is over, or no longer wanted."""
+        line = self.line(turn.segment)
+        if turn not in line:
+            return
+        line.remove(turn)
+        if not line:
+            del self._takes[turn.segment]
+            return
+        if len(line) > 1:
+            line[0].holder.hurry_contents()
+        begins, line[0].begins = line[0].begins, None
+        if begins is not None:
+            begins.callback(None)
+
+    def remove(self, segment: Segment, number: int, offset: int) -> None:
+        """All below this record, which begins at `offset`, was taken. It is gone for whoever asks from now on.
+
+        Nobody waits for the disk: the removal is journaled in order with everything else, and so durable as soon as
+        any later change is.
+        """
+        late = [reading for reading in self._reads.get(segment, ()) if reading.first < number]
+        self._taken[segment] = _Taken(number, offset, is_marked=bool(late))
+        if not late:
+            self._drop(segment)
+            return
+        _in_passing(lambda: self._store.set_group(segment, GROUP, number))
+        for reading in late:
+            reading.holder.hurry_contents()
+
+    def _drop(self, segment: Segment) -> None:
+        taken = self._taken.pop(segment)
+        _in_passing(lambda: self._store.truncate(segment, taken.number, taken.offset))
+        if taken.is_marked or GROUP in (segment.groups or {}):
+            _in_passing(lambda: self._store.drop_group(segment, GROUP))
+
+    # -- reads ---------------------------------------------------------------------------------------------------------
+
+    def begin_read(self, segment: Segment, holder: Holder, first: int) -> Reading:
+        """Read contents from record `first` on, which stay until its `end` is called."""
+        reading = Reading(self, segment, holder, first)
+        self._reads.setdefault(segment, set()).add(reading)
+        return reading
+
+    def end_read(self, reading: Reading) -> None:
+        """A read is over."""
+        segment = reading.segment
+        readings = self._reads.get(segment, set())
+        readings.discard(reading)
+        if not readings:
+            self._reads.pop(segment, None)
+        taken = self._taken.get(segment)
+        if taken is not None and all(other.first >= taken.number for other in readings):
+            self._drop(segment)
+
+
+def _in_passing(change: Callable[[], Deferred[None]]) -> None:
+    """Have the store change something that nobody waits for. Where the segment was deleted there is nothing to do."""
+    try:
+        change().addErrback(lambda failure: failure.trap(StoreError) and None)
+    except StoreError:
+        pass
