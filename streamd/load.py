@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, Protocol
 
+from twisted.internet.defer import Deferred
+
 from streamd.metrics import Traffic
 from streamd.settings import Limits
 
@@ -17,6 +19,13 @@ class Waiting(Protocol):
 
     def uncrowded(self) -> None:
         """There is room again."""
+
+
+class Receiver(Protocol):
+    """A connection whose peer is sent large records."""
+
+    def hurry_peer(self) -> None:
+        """Others wait until the peer has taken what it is sent. May be called again and again."""
 
 
 class Load:
@@ -33,6 +42,10 @@ class Load:
         self.connections = 0
         self._addresses: Counter[str] = Counter()
         self.held_bytes = 0
+        self._rooms: dict[Receiver, int] = {}
+        self._rooms_bytes = 0
+        self._asking: dict[Receiver, tuple[int, Deferred[None]]] = {}
+        """Who waits for room, in the order of asking."""
         self.traffic: dict[str, Traffic] = {}
         """What is counted of each protocol that was spoken, by its name."""
 
@@ -114,3 +127,46 @@ class Load:
             waiting, self._waiting = self._waiting, set()
             for connection in waiting:
                 connection.uncrowded()
+
+    # -- room for large records ----------------------------------------------------------------------------------------
+
+    @property
+    def is_room_awaited(self) -> bool:
+        """Whether somebody waits for room."""
+        return bool(self._asking)
+
+    def take_room(self, receiver: Receiver, size: int) -> Deferred[None] | None:
+        """Room for a record of so many bytes, from before it is read until the peer has taken it.
+
+        None where there is, else a Deferred that fires when there is. All records together take no more than
+        `buffered_bytes_max`, however many peers do not take theirs; a single one may be larger.
+        """
+        if not self._asking and self._has_room(size):
+            self._give(receiver, size)
+            return None
+        room: Deferred[None] = Deferred()
+        self._asking[receiver] = (size, room)
+        for holder in list(self._rooms):
+            holder.hurry_peer()
+        return room
+
+    def leave_room(self, receiver: Receiver) -> None:
+        """The peer has taken its record, or is gone."""
+        self._asking.pop(receiver, None)
+        self._rooms_bytes -= self._rooms.pop(receiver, 0)
+        while self._asking:
+            asking, (size, room) = next(iter(self._asking.items()))
+            if not self._has_room(size):
+                return
+            del self._asking[asking]
+            self._give(asking, size)
+            room.callback(None)
+
+    def _has_room(self, size: int) -> bool:
+        return not self._rooms or self._rooms_bytes + size <= self.limits.buffered_bytes_max
+
+    def _give(self, receiver: Receiver, size: int) -> None:
+        self._rooms[receiver] = size
+        self._rooms_bytes += size
+        if self._asking:
+            receiver.hurry_peer()

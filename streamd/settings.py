@@ -111,6 +111,9 @@ class Limits:
         4 << 20, "bytes of requests in progress on one connection before it is no longer read", least=1 << 16
     )
     frame_seconds_max: float = setting(30.0, "seconds a peer may take to finish what it began to send", least=0.1)
+    reply_seconds_max: float = setting(
+        30.0, "seconds a peer may take nothing of what it asked for while others wait for that", least=0.1
+    )
     drain_seconds_max: float = setting(10.0, "seconds a connection gets to take its replies at shutdown", least=0.0)
     outstanding_records_max: int = setting(
         10_000, "records that one reader of a group may have before it acknowledges some", least=1

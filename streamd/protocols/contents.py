@@ -8,27 +8,21 @@ which is durable as the position of a reader group, and is dropped when those wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from twisted.internet.defer import Deferred
 
+from streamd.load import Receiver
 from streamd.store import Segment, Store, StoreError
 
 GROUP: Final = "faststream"
 """The reader group whose position says what was taken of a stream and could not be dropped yet."""
 
 
-class Holder(Protocol):
-    """A connection that reads or takes contents."""
-
-    def hurry_contents(self) -> None:
-        """Somebody waits for what this connection has begun. May be called again and again."""
-
-
 class Turn:
     """One take: asked for, then under way, then over."""
 
-    def __init__(self, contents: Contents, segment: Segment, holder: Holder) -> None:
+    def __init__(self, contents: Contents, segment: Segment, holder: Receiver) -> None:
         self._contents = contents
         self.segment = segment
         self.holder = holder
@@ -48,7 +42,7 @@ class Turn:
 class Reading:
     """One read of the records from `first` on."""
 
-    def __init__(self, contents: Contents, segment: Segment, holder: Holder, first: int) -> None:
+    def __init__(self, contents: Contents, segment: Segment, holder: Receiver, first: int) -> None:
         self._contents = contents
         self.segment = segment
         self.holder = holder
@@ -94,13 +88,13 @@ class Contents:
 
     # -- takes ---------------------------------------------------------------------------------------------------------
 
-    def begin_take(self, segment: Segment, holder: Holder) -> Turn:
+    def begin_take(self, segment: Segment, holder: Receiver) -> Turn:
         """Take a stream's contents alone. Wait for the turn's `begins`, and call its `end` in any case."""
         line = self._takes.setdefault(segment, [])
         turn = Turn(self, segment, holder)
         if line:
             turn.begins = Deferred()
-            line[0].holder.hurry_contents()
+            line[0].holder.hurry_peer()
         line.append(turn)
         return turn
 
@@ -114,7 +108,7 @@ class Contents:
             del self._takes[turn.segment]
             return
         if len(line) > 1:
-            line[0].holder.hurry_contents()
+            line[0].holder.hurry_peer()
         begins, line[0].begins = line[0].begins, None
         if begins is not None:
             begins.callback(None)
@@ -132,7 +126,7 @@ class Contents:
             return
         _in_passing(lambda: self._store.set_group(segment, GROUP, number))
         for reading in late:
-            reading.holder.hurry_contents()
+            reading.holder.hurry_peer()
 
     def _drop(self, segment: Segment) -> None:
         taken = self._taken.pop(segment)
@@ -142,7 +136,7 @@ class Contents:
 
     # -- reads ---------------------------------------------------------------------------------------------------------
 
-    def begin_read(self, segment: Segment, holder: Holder, first: int) -> Reading:
+    def begin_read(self, segment: Segment, holder: Receiver, first: int) -> Reading:
         """Read contents from record `first` on, which stay until its `end` is called."""
         reading = Reading(self, segment, holder, first)
         self._reads.setdefault(segment, set()).add(reading)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
@@ -18,7 +17,6 @@ from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.contents import Contents, Reading, Turn
 from streamd.protocols.factory import StreamFactory
-from streamd.settings import setting
 from streamd.store import NoSuchSegment, ReadFailed, Run, Segment, StoreError, StoreReadOnly
 from streamd.store.frame import EVENT_HEADER_BYTES
 from streamd.store.names import NUMBERED
@@ -26,9 +24,6 @@ from streamd.wire import faststream
 
 CONTENTS_BYTES_MAX: Final = (1 << 32) - 1
 """What one answer can hold: its size is a u32."""
-
-CONTENTS_BYTES_LEAST: Final = 1 << 20
-"""What a peer has to take of contents that others wait for, each time that `contents_seconds_max` have passed."""
 
 
 def segment_name(stream: int) -> str:
@@ -52,14 +47,12 @@ class FastStreamProtocol(StreamProtocol):
 
     name = "faststream"
 
-    def __init__(self, core: Core, settings: FastStreamSettings, contents: Contents) -> None:
+    def __init__(self, core: Core, contents: Contents) -> None:
         super().__init__(core, faststream.FastStreamCodec(core.limits.message_bytes_max))
-        self._settings = settings
         self._streams = contents
         self._begun: set[Turn | Reading] = set()
         self._given: dict[Segment, int] = {}
         """What this connection has taken and is still to be handed to its peer: all below these records."""
-        self._watch: IDelayedCall | None = None
 
     def perform(self, request: Any) -> Reply:
         return _ACTIONS[type(request)](self, request)
@@ -177,13 +170,13 @@ class FastStreamProtocol(StreamProtocol):
 
     async def _measure(self, of: Turn | Reading, first: int, end: int, stop: int) -> bytes:
         """The header with the size of everything, which then follows piece by piece."""
-        segment, store = of.segment, self.core.store
+        segment = of.segment
         try:
-            begin = (await store.read(segment, first, bytes_max=1, records_max=1))[0].offset
+            begin = (await self.read(segment, first, bytes_max=1, records_max=1))[0].offset
             while (size := _payload(stop - begin, end - first)) > CONTENTS_BYTES_MAX:
                 # Too much for one answer: as many whole records as fit. Each step takes back what the last was over.
                 over = stop - (size - CONTENTS_BYTES_MAX)
-                place = (await store.read_at(segment, over, bytes_max=1, records_max=1))[0]
+                place = (await self.read_at(segment, over, bytes_max=1))[0]
                 end, stop = place.number, place.offset
         except BaseException:
             self._let_go(of)
@@ -193,9 +186,7 @@ class FastStreamProtocol(StreamProtocol):
 
     def _rest(self, request: Rest) -> Reply:
         count = request.end - request.number
-        runs = self.core.store.read(
-            request.of.segment, request.number, bytes_max=self.reply_bytes_max, records_max=count
-        )
+        runs = self.read(request.of.segment, request.number, records_max=count)
         return runs.addCallback(self._send_piece, request)
 
     def _send_piece(self, runs: list[Run], request: Rest) -> bytes:
@@ -223,28 +214,12 @@ class FastStreamProtocol(StreamProtocol):
         self._begun.discard(of)
         of.end()
 
-    def hurry_contents(self) -> None:
-        """Somebody waits for what this connection reads or takes: watch whether its peer takes it."""
-        if self._watch is None:
-            self._watch = self.core.clock.callLater(
-                self._settings.contents_seconds_max, self._check_progress, self.handed_bytes
-            )
-
-    def _check_progress(self, handed_bytes: int) -> None:
-        self._watch = None
-        if not any(of.is_awaited for of in self._begun):
-            return
-        if self.is_slow and self.handed_bytes - handed_bytes < CONTENTS_BYTES_LEAST:
-            self.log.warn("{peer} does not take the contents that others wait for", peer=self.peer)
-            self._cut_off("overdue")
-        else:
-            self.hurry_contents()
+    @property
+    def is_awaited(self) -> bool:
+        return super().is_awaited or any(of.is_awaited for of in self._begun)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
         for of in list(self._begun):
             self._let_go(of)
 
@@ -268,23 +243,18 @@ _ACTIONS: Final[dict[type, Callable[[FastStreamProtocol, Any], Reply]]] = {
 
 @dataclass(frozen=True)
 class FastStreamSettings:
-    """``[faststream]``, beside the endpoint."""
-
-    contents_seconds_max: float = setting(
-        30.0, "how long a peer may take nothing of contents that another one waits for", least=0.1
-    )
+    """FastStreamDB has no settings beside its endpoint."""
 
 
 class FastStreamFactory(StreamFactory):
     """Makes FastStreamDB connections."""
 
-    def __init__(self, core: Core, settings: FastStreamSettings = FastStreamSettings()) -> None:
+    def __init__(self, core: Core) -> None:
         super().__init__(core)
-        self._settings = settings
         self._streams: Contents = core.shared.setdefault(("faststream", "contents"), Contents(core.store))
 
     def build(self) -> FastStreamProtocol:
-        return FastStreamProtocol(self.core, self._settings, self._streams)
+        return FastStreamProtocol(self.core, self._streams)
 
 
 def configure(table: Mapping[str, object]) -> FastStreamSettings:
@@ -294,5 +264,4 @@ def configure(table: Mapping[str, object]) -> FastStreamSettings:
 
 def factory(core: Core, settings: object) -> FastStreamFactory:
     """The factory for one endpoint."""
-    assert isinstance(settings, FastStreamSettings)
-    return FastStreamFactory(core, settings)
+    return FastStreamFactory(core)

@@ -10,10 +10,12 @@ from abc import ABCMeta, abstractmethod
 from enum import Enum, auto
 from typing import Final
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
 from streamd.interfaces import Core
 from streamd.protocols.permitted import Permitted
+from streamd.store import Run, Segment
 from streamd.wire import Codec
 
 # Smaller changes of what a connection holds are not counted.
@@ -52,6 +54,9 @@ class Holding(Permitted, metaclass=ABCMeta):
         """Of all these, what the others know of."""
         self._deadline: IDelayedCall | None = None
         self._frame_began: float | None = None
+        self._has_room = False
+        """Whether there is room set aside for a large record: that which is being read, or on its way to the peer."""
+        self._fetching = False
 
     @abstractmethod
     def _cut_off(self, reason: str) -> None:
@@ -67,10 +72,45 @@ class Holding(Permitted, metaclass=ABCMeta):
         """About how much of an answer to give at once: less when memory is short."""
         return 256 << 10 if not self.core.load.crowded else max(min(self.core.load.share_bytes, 256 << 10), 4096)
 
+    # -- what is read for the peer -------------------------------------------------------------------------------------
+
+    def read(self, segment: Segment, number: int, *, records_max: int, bytes_max: int = 0) -> Deferred[list[Run]]:
+        """Records for the peer, as much as an answer may have, or so many bytes. There is one such read at a time."""
+        return self.core.store.read(
+            segment, number, bytes_max=bytes_max or self.reply_bytes_max, records_max=records_max, admit=self._admit
+        )
+
+    def read_at(self, segment: Segment, offset: int, *, bytes_max: int) -> Deferred[list[Run]]:
+        """Like `read`, from an offset on."""
+        return self.core.store.read_at(segment, offset, bytes_max=bytes_max, admit=self._admit)
+
+    def fetched(self) -> None:
+        """What was read is there, and goes to the peer now; or it can't be read."""
+        self._fetching = False
+
+    def _admit(self, size: int) -> Deferred[None] | None:
+        load = self.core.load
+        if self._has_room:
+            load.leave_room(self)
+        self._has_room = self._fetching = size > load.share_bytes
+        return load.take_room(self, size) if self._has_room else None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for this peer to take what it is sent."""
+        return self._has_room and self.core.load.is_room_awaited
+
+    @abstractmethod
+    def hurry_peer(self) -> None:
+        """Others wait until the peer has taken what it is sent. May be called again and again."""
+
     # -- what is held --------------------------------------------------------------------------------------------------
 
     def _hold(self) -> None:
         """Tell how much this connection keeps in memory, and stop reading where that is too much."""
+        if self._has_room and not self._fetching and not self._pause & UNSENT:
+            self._has_room = False
+            self.core.load.leave_room(self)
         busy = self._incoming_bytes + self._asked_bytes + self._ready_bytes + self._unsent_bytes
         held = busy + self.codec.buffered
         load = self.core.load
@@ -116,6 +156,7 @@ class Holding(Permitted, metaclass=ABCMeta):
     def _release(self) -> None:
         """The connection is gone: it holds nothing, and nobody waits for it."""
         self.core.load.forget(self)
+        self.core.load.leave_room(self)
         self.core.load.change(-self._held_bytes)
         self._held_bytes = 0
         if self._deadline is not None:

@@ -60,6 +60,10 @@ class Slot:
         self._protocol.failed(self, error.value if isinstance(error, Failure) else error)
 
 
+_NO_SLOT: Final = Slot.__new__(Slot)
+"""In the place of a slot where nothing is performed any more."""
+
+
 class Broken:
     """Stands in the queue of requests where the peer broke the protocol."""
 
@@ -144,6 +148,9 @@ class Ordered(Sending):
         Where the connection is lost before, with how many bytes of it were. For requests that read: of these there is
         one at a time, so that it may be said as late as when the reply is made.
         """
+        if self._phase is Phase.CLOSED:
+            tell(0)
+            return
         self._slot.sent = tell
         self._count_small()
 
@@ -237,6 +244,8 @@ class Ordered(Sending):
             try:
                 reply = self.perform(request)
             except StoreError as error:
+                # Its traceback holds frames that hold it: a circle that only the collector would break.
+                error.__traceback__ = None
                 self._settled(slot)
                 self.note(error)
                 reply = self.refused(request, error)
@@ -262,7 +271,7 @@ class Ordered(Sending):
         if slot.waiting:
             slot.waiting = False
             if slot.request is not None and slot.request.reads:
-                self._reading = False
+                self._reading = self._fetching = False
             else:
                 self._writes -= 1
 
@@ -300,6 +309,7 @@ class Ordered(Sending):
         if not isinstance(error, StoreError):
             self._crash(Failure(error))
             return
+        error.__traceback__ = None
         self.note(error)
         slot.appended = None
         try:
@@ -366,6 +376,9 @@ class Ordered(Sending):
 
     def _release(self) -> None:
         super()._release()
+        # A slot knows its connection. Without this the two would keep each other, and the last reply, in memory.
+        self._replies.clear()
+        self._slot = _NO_SLOT
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from weakref import proxy
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import connectionDone
@@ -64,7 +65,8 @@ class PravegaProtocol(StreamProtocol):
         self._writers: dict[bytes, tuple[Segment, Name]] = {}
         self._waiting: dict[Deferred[None], None] = {}
         """Reads at the tail, in the order in which they were asked."""
-        self._storage = Storage(core, self)
+        # Weakly: the two would keep each other in memory.
+        self._storage = Storage(core, proxy(self))
 
     def perform(self, request: pravega.Incoming | TailRead) -> Reply:
         action = _ACTIONS.get(type(request))
@@ -158,7 +160,7 @@ class PravegaProtocol(StreamProtocol):
             self._wait_at_tail(segment, tail)
             return None
         bytes_max = max(1, min(request.length, READ_BYTES_MAX, self.reply_bytes_max * 8))
-        runs = self.core.store.read_at(segment, request.offset, bytes_max=bytes_max)
+        runs = self.read_at(segment, request.offset, bytes_max=bytes_max)
         return runs.addCallback(self._segment_read, segment, request, bytes_max)
 
     def _segment_read(self, runs: list[Run], segment: Segment, request: pravega.ReadSegment, bytes_max: int) -> bytes:

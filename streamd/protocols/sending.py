@@ -8,9 +8,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from twisted.internet.interfaces import ITCPTransport
+from twisted.internet.interfaces import IDelayedCall, ITCPTransport
 from twisted.internet.tcp import Connection
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.protocols.tls import TLSMemoryBIOProtocol
@@ -18,6 +18,9 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from streamd.interfaces import Core
 from streamd.protocols.holding import UNSENT, Holding, Phase
 from streamd.wire import Codec
+
+PROGRESS_BYTES_LEAST: Final = 1 << 20
+"""What a peer for which others wait has to take each time that `reply_seconds_max` have passed."""
 
 
 class Sending(Holding):
@@ -34,6 +37,7 @@ class Sending(Holding):
         """Of these, what the rates have been charged for."""
         self._unsent: list[tuple[Callable[[int], None], int, int]] = []
         """Who is to be told that its reply was sent, where that began in all that was put out, and its size."""
+        self._watch: IDelayedCall | None = None
 
     @abstractmethod
     def _advance(self) -> None:
@@ -107,6 +111,30 @@ class Sending(Holding):
 
     def stopProducing(self) -> None:
         """The transport is gone; `connectionLost` follows."""
+
+    # -- a peer that takes nothing -------------------------------------------------------------------------------------
+
+    def hurry_peer(self) -> None:
+        """Others wait until the peer has taken what it is sent: watch whether it does, and cut it off where not."""
+        if self._watch is None:
+            seconds = self.core.limits.reply_seconds_max
+            self._watch = self.core.clock.callLater(seconds, self._check_progress, self.handed_bytes)
+
+    def _check_progress(self, handed_bytes: int) -> None:
+        self._watch = None
+        if not self.is_awaited:
+            return
+        if self.is_slow and self.handed_bytes - handed_bytes < PROGRESS_BYTES_LEAST:
+            self.log.warn("{peer} does not take what it asked {wire} for", peer=self.peer, wire=self.name)
+            self._cut_off("reply_seconds")
+        else:
+            self.hurry_peer()
+
+    def _release(self) -> None:
+        super()._release()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     # -- who is told ---------------------------------------------------------------------------------------------------
 

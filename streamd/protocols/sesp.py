@@ -93,9 +93,7 @@ class SespProtocol(StreamProtocol):
         if self._topic is None:
             return self._invalid("NoTopicSelected", request.count)
         self.allow(READ, self._topic.name)
-        runs = self.core.store.read(
-            self._topic, self._offset, bytes_max=self.reply_bytes_max, records_max=min(request.count, _RECORDS_AT_ONCE)
-        )
+        runs = self.read(self._topic, self._offset, records_max=min(request.count, _RECORDS_AT_ONCE))
         return runs.addCallback(self._told, request.count)
 
     def _told(self, runs: list[Run], count: int) -> bytes:

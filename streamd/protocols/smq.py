@@ -145,7 +145,7 @@ class SmqProtocol(StreamProtocol):
             return smq.EMPTY * request.messages
         first, end = taken
         try:
-            runs = self.core.store.read(group.segment, first, bytes_max=self.reply_bytes_max, records_max=end - first)
+            runs = self.read(group.segment, first, records_max=end - first)
         except StoreError:
             group.give_back(first, end)
             raise

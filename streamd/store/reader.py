@@ -30,6 +30,10 @@ class Threads(NamedTuple):
     """Call something in the reactor's next turn."""
 
 
+Admit = Callable[[int], Deferred[None] | None]
+"""Asked before a record of so many bytes is read: None where it may be now, else when it may."""
+
+
 class Reader:
     """Reads committed records. For the reactor's thread, which it leaves where the disk would make it wait."""
 
@@ -39,29 +43,34 @@ class Reader:
         self._packed = packed
         self._threads = threads
 
-    def read(self, segment: Segment, want: Want) -> Deferred[list[Run]]:
-        """What is wanted of a segment. StoreErrors are raised, or fail the Deferred."""
+    def read(self, segment: Segment, want: Want, admit: Admit | None = None) -> Deferred[list[Run]]:
+        """What is wanted of a segment. StoreErrors are raised, or fail the Deferred.
+
+        `admit` is asked where it begins with a record that is large enough to stand alone in its entry.
+        """
         if segment.deleted:
             raise NoSuchSegment(segment.name)
         extents = plan(segment, want)
         if extents is None:
             extents = self._packed.near(segment, want)
         if extents and extents[0].is_reference:
-            return self._read_source(segment, extents[0], want)
+            return self._read_source(segment, extents[0], want, admit)
         if extents is not None:
+            if (wait := _wait_for_room(extents, admit)) is not None:
+                return wait.addCallback(lambda _: self.read(segment, want))
             try:
                 return self._fetch(extents, want)
             except FileNotFoundError:
                 pass  # a merge has just put it elsewhere: ask the catalog
-        return self._ask(segment, want, tries=2)
+        return self._ask(segment, want, admit, tries=2)
 
-    def _read_source(self, segment: Segment, extent: Extent, want: Want) -> Deferred[list[Run]]:
+    def _read_source(self, segment: Segment, extent: Extent, want: Want, admit: Admit | None) -> Deferred[list[Run]]:
         """Read from the segment that this extent stands for, as if it were its own."""
 
         def owned(runs: list[Run]) -> list[Run] | Deferred[list[Run]]:
             if not runs:
                 # A fold has made them this segment's own, in the catalog, and we are not told yet.
-                return self._ask(segment, want, tries=2)
+                return self._ask(segment, want, admit, tries=2)
             return own_runs(extent, runs)
 
         def truncated(failure: Failure) -> list[Run]:
@@ -71,10 +80,10 @@ class Reader:
             raise ReadFailed(f"segment {segment.id}: records that were broadcast are missing: {failure.value}")
 
         source = source_of(extent, self._segments)
-        found = maybeDeferred(self.read, source, source_want(extent, want))
+        found = maybeDeferred(self.read, source, source_want(extent, want), admit)
         return found.addCallbacks(owned, truncated)
 
-    def _ask(self, segment: Segment, want: Want, tries: int) -> Deferred[list[Run]]:
+    def _ask(self, segment: Segment, want: Want, admit: Admit | None, tries: int) -> Deferred[list[Run]]:
         """Ask the catalog where it is, and read it from there."""
 
         def begins(runs: list[Run]) -> list[Run]:
@@ -90,14 +99,16 @@ class Reader:
             check_retained(segment, want)
             self._packed.remember(segment, extents)
             if extents and extents[0].is_reference:
-                return self._read_source(segment, extents[0], want)
+                return self._read_source(segment, extents[0], want, admit)
+            if (wait := _wait_for_room(extents, admit)) is not None:
+                return wait.addCallback(lambda _: self.read(segment, want))
             try:
                 return self._fetch(enough(extents, want), want).addCallback(begins)
             except FileNotFoundError as error:
                 self._packed.forget()
                 if not tries:
                     raise ReadFailed(str(error)) from error
-                return self._ask(segment, want, tries - 1)
+                return self._ask(segment, want, None, tries - 1)
 
         return self._threads.run(self._packed.load, segment.id, want).addCallback(found)
 
@@ -153,3 +164,10 @@ class Reader:
         """Let go of all files."""
         self._files.close()
         self._packed.close()
+
+
+def _wait_for_room(extents: list[Extent], admit: Admit | None) -> Deferred[None] | None:
+    """Ask for room where these begin with a large record: what follows it is read up to a limit, but never it."""
+    if admit is None or not extents or extents[0].count != 1:
+        return None
+    return admit(extents[0].length)

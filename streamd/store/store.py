@@ -32,7 +32,7 @@ from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
 from streamd.store.pace import Pace
 from streamd.store.pipeline import Pipeline
 from streamd.store.read import Run, Want
-from streamd.store.reader import Reader, Threads
+from streamd.store.reader import Admit, Reader, Threads
 from streamd.store.retention import Retention
 from streamd.store.segment import PACKS, Segment
 from streamd.store.segments import Segments
@@ -302,18 +302,33 @@ class Store(Appending):
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def read(self, segment: Segment, number: int, *, bytes_max: int, records_max: int = 1 << 62) -> Deferred[list[Run]]:
+    def read(
+        self,
+        segment: Segment,
+        number: int,
+        *,
+        bytes_max: int,
+        records_max: int = 1 << 62,
+        admit: Admit | None = None,
+    ) -> Deferred[list[Run]]:
         """Committed records from `number` on: at least one where there is one, then up to the limits.
 
-        Nothing at the tail. RecordsTruncated where they are gone.
+        Nothing at the tail. RecordsTruncated where they are gone. `admit` is asked for room where the first one is
+        large, since it is read whole, whatever the limits are.
         """
-        return self._reader.read(segment, Want(number, None, bytes_max, records_max))
+        return self._reader.read(segment, Want(number, None, bytes_max, records_max), admit)
 
     def read_at(
-        self, segment: Segment, offset: int, *, bytes_max: int, records_max: int = 1 << 62
+        self,
+        segment: Segment,
+        offset: int,
+        *,
+        bytes_max: int,
+        records_max: int = 1 << 62,
+        admit: Admit | None = None,
     ) -> Deferred[list[Run]]:
-        """The same from an offset on: the first run begins with the record that holds it."""
-        return self._reader.read(segment, Want(None, offset, bytes_max, records_max))
+        """Like `read`, from an offset on: the first run begins with the record that holds it."""
+        return self._reader.read(segment, Want(None, offset, bytes_max, records_max), admit)
 
     def number_at(self, segment: Segment, timestamp: int) -> Deferred[int]:
         """The first record from this time (microseconds since 1970) on, or one a little before it."""

@@ -144,6 +144,7 @@ def _none(name: str) -> bytes:
 
 class PravegaTests(denied.DenyCase):
     actions = {**pravega_protocol._ACTIONS}
+    internal = frozenset({pravega_protocol.TailRead})
     open = {pravega.KeepAlive: (message(Type.KEEP_ALIVE, b"?"), message(Type.KEEP_ALIVE, b"?"))}
     prepare = create("t") + setup("t") + block(0, event(b"one"))
     commands = [

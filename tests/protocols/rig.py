@@ -63,12 +63,13 @@ class Wire(StringTransport):
         super().__init__(lenient=True)
         self.slow = False
         self.full = False
+        self.buffer_bytes = BUFFER_BYTES
 
     def write(self, data: bytes) -> None:
         if self.disconnecting:
             return
         super().write(data)
-        if self.slow and not self.full and self.io.tell() > BUFFER_BYTES and self.producer is not None:
+        if self.slow and not self.full and self.io.tell() > self.buffer_bytes and self.producer is not None:
             self.full = True
             self.producer.pauseProducing()
 
@@ -143,17 +144,21 @@ class Peer:
     def drop(self) -> None:
         """Be gone."""
         if not self.closed:
-            self.closed = True
-            self.protocol.connectionLost(Failure(ConnectionDone()))
+            self._lose(Failure(ConnectionDone()))
             self._rig.run()
+
+    def _lose(self, reason: Failure) -> None:
+        self.closed = True
+        # As Twisted's transports do.
+        self.wire.producer = None
+        self.protocol.connectionLost(reason)
 
     def step(self) -> bool:
         """Let the reactor see to this connection once: whether there was anything to do."""
         if self.closed:
             return False
         if self.wire.disconnecting and (self.aborted or not self.wire.full):
-            self.closed = True
-            self.protocol.connectionLost(Failure(ConnectionAborted() if self.aborted else ConnectionDone()))
+            self._lose(Failure(ConnectionAborted() if self.aborted else ConnectionDone()))
         elif self.read and self._sent:
             self.protocol.dataReceived(self._sent.popleft())
         elif self.read and self._shut:

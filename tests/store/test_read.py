@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from twisted.internet.defer import CancelledError, Deferred
 
 from streamd.batch import Batch
@@ -38,7 +40,7 @@ class ReadTests(StoreCase):
                 offset += length + (0 if run.tag & TAG_RAW else 8)
         return found
 
-    def flat(self, *args: int, **limits: int) -> list[tuple[int, bytes]]:
+    def flat(self, *args: int, **limits: Any) -> list[tuple[int, bytes]]:
         found = []
         for run in result_of(self.store.read(self.segment, *args, **limits)):
             for at, record in enumerate(run.batch.records()):

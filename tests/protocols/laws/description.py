@@ -62,6 +62,8 @@ class Description(ABC):
     """The largest record that `write` may store, under the limits above."""
     frame_bytes_max: ClassVar[int] = 0
     """What a frame may hold, where that is more than one record."""
+    consumes: ClassVar[bool] = False
+    """Whether `fetch` removes what it gets."""
     too_large: ClassVar[bytes] = b""
     """The last words to one that tries a larger one."""
     begun: ClassVar[Sequence[bytes]]

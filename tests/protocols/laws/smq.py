@@ -21,6 +21,7 @@ class Smq(Description):
     """Frames whose size is a u64."""
 
     name = "smq"
+    consumes = True
     segment = "smq"
     transcript = [
         Exchange(pull(), EMPTY),

@@ -105,3 +105,33 @@ class Slow(HeldLaw):
         self.assert_told(peer.take_all(), told)
         self.assertEqual(rig.store.find(spoken.segment).number, len(RECORDS))
         self.assert_empty(rig)
+
+
+@every(PROTOCOLS)
+class Together(HeldLaw):
+    """Peers that ask for large records and do not take them keep a bounded amount in memory, all together."""
+
+    def test_bounded(self) -> None:
+        """However many they are; who takes its record gets it in time, and nothing is left in the end."""
+        record, room_bytes = b"x" * 19_000, 50_000
+        rig = self.make(buffered_bytes_max=room_bytes, reply_seconds_max=30.0)
+        writer, spoken = self.opened(rig)
+        slow = [self.opened(rig, number) for number in range(1, 21)]
+        for _ in slow if self.spoken.consumes else [0]:
+            self.talk(writer, spoken.write(record))
+        for peer, reader in slow:
+            peer.wire.slow = True
+            peer.wire.buffer_bytes = 0
+            asked, told = reader.fetch([record])
+            peer.send(asked)
+        self.assertLess(sum(len(peer.wire.value()) for peer, _ in slow), room_bytes + len(slow) * 2500)
+        self.talk(writer, spoken.ask())
+        last = slow[-1][0]
+        last.wire.slow = False
+        rig.advance(30.0 * len(slow))
+        self.assert_told(last.take_all(), told)
+        self.assertFalse(last.closed)
+        rig.advance(100)
+        self.assertFalse(last.closed)
+        self.talk(writer, spoken.ask())
+        self.assert_empty(rig)
