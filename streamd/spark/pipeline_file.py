@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from streamd.spark.options import check_server_address
-from streamd.spark.pipeline_lines import Lines
+from streamd.toml_lines import Lines
 
 FORMATS: Final = ("raw", "text", "json", "csv", "smq")
 SINK_FORMATS: Final = ("json", "csv", "text")

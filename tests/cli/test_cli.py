@@ -49,7 +49,7 @@ class CommandTests(SynchronousTestCase):
     def test_help(self) -> None:
         """Help and version need nothing that is not installed with streamd."""
         for arguments in (["--help"], ["archive", "--help"], ["pipeline", "run", "--help"]):
-            ended = run(*arguments, without="pyspark,pyarrow,numpy,tree_sitter")
+            ended = run(*arguments, without="pyspark,pyarrow,numpy")
             self.assertEqual(ended.returncode, 0, ended.stderr)
             self.assertTrue(ended.stdout.startswith("usage: streamctl"))
         self.assertEqual(run("--version").stdout, f"streamctl {__version__}\n")
@@ -61,7 +61,6 @@ class CommandTests(SynchronousTestCase):
             told = f"{missing} is not installed: {text}"
             self.refused(69, told, "archive", "a", "--to", "x", "--path", "y", without=missing)
             self.refused(69, told, "pipeline", "check", PIPELINE, without=missing)
-        self.refused(69, text, "pipeline", "check", PIPELINE, without="tree_sitter")
 
     def test_usage(self) -> None:
         """A command line that can't be used is told of before Spark is started."""

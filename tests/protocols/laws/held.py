@@ -29,7 +29,7 @@ def contents(store: Store) -> Contents:
     found: Contents = {}
     for name in store.names():
         segment = store.find(name)
-        first = _first(segment)
+        first = first_record(segment)
         records = [
             (run.number + at, run.tag, bytes(record))
             for run in read_all(store, segment)
@@ -40,7 +40,7 @@ def contents(store: Store) -> Contents:
     return found
 
 
-def _first(segment: Segment) -> int:
+def first_record(segment: Segment) -> int:
     """The first record that is still there for somebody. Of a queue what was pulled may go a little later."""
     group = (segment.groups or {}).get(GROUP)
     return segment.first_number if group is None else max(segment.first_number, group.position)
