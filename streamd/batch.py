@@ -33,6 +33,13 @@ class Batch:
         return cls(array(LENGTH_TYPE, map(len, records)), b"".join(records))
 
     @classmethod
+    def single(cls, record: Buffer) -> Batch:
+        """The batch of one record."""
+        size = len(record)
+        # Most messages come one at a time and have one of few sizes. Nobody changes an array of lengths.
+        return cls(_SINGLE[size] if size < _SINGLE_MAX else array(LENGTH_TYPE, (size,)), record)
+
+    @classmethod
     def joined(cls, batches: Sequence[Batch]) -> Batch:
         """One batch with the records of all of these, in order."""
         if len(batches) == 1:
@@ -111,3 +118,7 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"<Batch of {self.count} records, {self.size} bytes>"
+
+
+_SINGLE_MAX: Final = 2048
+_SINGLE: Final = [array(LENGTH_TYPE, (size,)) for size in range(_SINGLE_MAX)]

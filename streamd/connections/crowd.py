@@ -117,9 +117,14 @@ class Crowd:
                 member.protocol.dataReceived(data)
             except BaseException as error:
                 self._fail(member, error)
-            left -= len(data)
+            size = len(data)
+            if size == _READ_BYTES:
+                # There is more.
+                self._turn.is_whole = False
+            left -= size
             if left < 0:
                 # Who has more than something to be read is reported again.
+                self._turn.is_whole = False
                 self._left = [(descriptor, EPOLLIN) for descriptor, event in events[at:] if event & EPOLLIN]
                 return
 

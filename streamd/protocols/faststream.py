@@ -91,8 +91,9 @@ class FastStreamProtocol(StreamProtocol):
         if segment is None:
             return b""
         self.allow_write(segment, request.batch.size)
-        self.count_appended(request.batch)
-        return self.core.store.append(segment, request.batch), b""
+        stored = self.promise(b"", request.batch)
+        self.core.store.append_for(stored, segment, request.batch)
+        return stored
 
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
         named = (self.core.store.find_claimed(segment_name(stream)) for stream in request.streams)

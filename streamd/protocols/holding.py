@@ -135,6 +135,15 @@ class Holding(Permitted, metaclass=ABCMeta):
         elif self._pause & _BUSY:
             self._resume_for(_BUSY)
 
+    def _holds_little(self) -> bool:
+        """Whether `_hold` has nothing to tell: nothing worth it is held, and nobody knows otherwise."""
+        return (
+            self._asked_bytes + self._ready_bytes < _HELD_GRAIN
+            and not self._pause
+            and not self._held_bytes
+            and not self._has_room
+        )
+
     def uncrowded(self) -> None:
         """There is room for all again."""
         if self._phase is not Phase.CLOSED:

@@ -117,15 +117,17 @@ class SmqProtocol(StreamProtocol):
 
     def _push(self, request: smq.Push) -> Reply:
         reply = smq.PUSHED * request.messages
-        self.count_appended(request.batch)
         try:
             segment = self._queue.segment()
         except NoSuchSegment:
             # It is the operator who named the queue: who may push may be the first to do so.
             self.allow(WRITE, self._queue.name)
+            self.count_appended(request.batch)
             return self._queue.make().addCallback(self._append, request), reply
         self.allow_write(segment, request.batch.size)
-        return self._append(segment, request), reply
+        stored = self.promise(reply, request.batch)
+        self.core.store.append_for(stored, segment, request.batch, tag=request.tag)
+        return stored
 
     def _append(self, segment: Segment, request: smq.Push) -> Deferred[Any]:
         return self.core.store.append(segment, request.batch, tag=request.tag)

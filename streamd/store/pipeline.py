@@ -16,6 +16,7 @@ from streamd.metrics import CommitCounts
 from streamd.store.commit import Commit, IWriter, Waiter
 from streamd.store.errors import StoreError, StoreReadOnly
 from streamd.store.frame import Entry
+from streamd.store.inplace import BYTES_MAX, InPlace
 from streamd.store.journal import FILE_ENTRIES_MAX, NoRoom
 from streamd.store.pace import Pace
 from streamd.store.segment import Segment
@@ -55,11 +56,13 @@ class Pipeline:
         file: int,
         seconds: Callable[[], float],
         pace: Pace,
+        in_place: InPlace | None = None,
     ) -> None:
         self._segments = segments
         self._writer = writer
         self._seconds = seconds
         self.pace = pace
+        self._in_place = in_place
         self._flown_at = 0.0
         self._flying: Commit | None = None
         self._refused_at: float | None = None
@@ -68,6 +71,8 @@ class Pipeline:
         self._commits_seen = 0
         self._closed: Deferred[None] | None = None
         self._ended = False
+        self.hindered = False
+        """Whether something may stand in the way of a write: the disk was full, or the store is closing."""
         self.turn = Turn(self._fly_gathered)
         self.gathering = Commit(1, sequence)
         self.file = file
@@ -151,7 +156,10 @@ class Pipeline:
 
     def _fly_gathered(self) -> None:
         """Go on with what was gathered, if there is anything and the writer is free."""
-        if self._flying is None and self.gathering.waiters:
+        if self._flying is not None or not self.gathering.waiters:
+            return
+        if not self.turn.due or not self._fits_in_place(self.gathering):
+            # Else who is due has its answer first, and then the end of the turn comes by here again.
             self._fly_on()
 
     def _fly_on(self) -> None:
@@ -194,7 +202,26 @@ class Pipeline:
         commit = self._flying = self.gathering
         self.gathering = Commit(commit.number + 1, commit.next_sequence)
         self._flown_at = self._seconds()
+        if self._fits_in_place(commit):
+            assert self._in_place is not None
+            # One in a turn: what its answers lead to is for the writer thread, or others might wait for long.
+            self.turn.is_whole = False
+            self._in_place.took(self._writer.write_here(commit, self._landed))
+            return
+        if self._in_place is not None:
+            self._in_place.handed_over()
         self._writer.submit(commit, self._landed)
+
+    def _fits_in_place(self, commit: Commit) -> bool:
+        """Whether the reactor's thread is to write this by itself: it is small, and all there is to do."""
+        return (
+            self._in_place is not None
+            and self._in_place.is_on
+            and self.turn.lasts
+            and self.turn.is_whole
+            and commit.bytes <= BYTES_MAX
+            and not self._writer.would_roll(commit)
+        )
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
@@ -214,7 +241,9 @@ class Pipeline:
         if error is not None:
             self._fail(error)
             return
-        self._refused_at = None
+        if self._refused_at is not None:
+            self._refused_at = None
+            self.hindered = self.closing
         seconds = self._seconds() - self._flown_at
         self.pace.took(commit.bytes, seconds)
         self.counted.landed(commit.bytes, len(commit.entries), seconds)
@@ -227,8 +256,9 @@ class Pipeline:
         self._settle(commit)
         self.commits += 1
         self._flying = None
-        # Before anybody is told: the disk works while the reactor answers.
-        self._fly_gathered()
+        if not self._fits_in_place(self.gathering):
+            # Before anybody is told: the disk works while the reactor answers.
+            self._fly_gathered()
         commit.fire()
         if commit.file > self.file:
             self._freeing_since = None
@@ -261,6 +291,7 @@ class Pipeline:
         assert flying is not None
         self._log.error("the disk is full, writes are refused: {error}", error=str(error))
         self._refused_at = self._seconds()
+        self.hindered = True
         self.counted.failed += 1
         self._flying = None
         self.gathering = Commit(gathering.number + 1, flying.sequence)
@@ -293,6 +324,7 @@ class Pipeline:
         """Take nothing more; fires when what is pending is on disk and the journal is closed."""
         if self._closed is None:
             self._closed = Deferred()
+            self.hindered = True
             if self._flying is None and self.gathering.entries:
                 # It waited for the compactor. The next start has a little more to replay.
                 self._fly()

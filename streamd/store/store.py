@@ -28,6 +28,7 @@ from streamd.store.errors import (
     StoreError,
 )
 from streamd.store.frame import ENTRY_BYTES_MAX, RANGE, Entry, Kind, encode_keyed
+from streamd.store.inplace import InPlace
 from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
 from streamd.store.pace import Pace
 from streamd.store.pipeline import Pipeline
@@ -56,6 +57,7 @@ class Store(Appending):
         settings: StoreSettings,
         threads: Threads,
         on_closed: Callable[[], None],
+        in_place: InPlace | None = None,
     ) -> None:
         self._segments = segments
         self._reader = reader
@@ -69,7 +71,7 @@ class Store(Appending):
         """What keeps segments within their limits; None where there are none."""
         self.pace = Pace(settings.commit_ms / 1000)
         """How much one writer may have on its way to the disk so that others do not wait long."""
-        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds, self.pace)
+        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds, self.pace, in_place)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 

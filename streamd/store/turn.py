@@ -20,26 +20,32 @@ class Due(Protocol):
 class Turn:
     """The turn that lasts, if one does."""
 
-    __slots__ = ("_fly", "due", "lasts")
+    __slots__ = ("_fly", "due", "is_whole", "lasts")
 
     def __init__(self, fly: Callable[[], None]) -> None:
         self._fly = fly
         self.lasts = False
+        self.is_whole = True
+        """Whether this turn has all that was there to be served. Who leaves something for the next one says so."""
         self.due: list[Due] = []
         """Who is called at the end. While a turn lasts they add themselves, once each."""
 
     def begin(self) -> None:
         """From now on things are put off."""
         self.lasts = True
+        self.is_whole = True
 
     def end(self) -> None:
         """Write what was gathered, and let everybody do what they put off."""
         try:
             self._fly()
-            # It grows while they are called.
-            for each in self.due:
-                each.take_turn()
+            while self.due:
+                due, self.due = self.due, []
+                for each in due:
+                    each.take_turn()
+                # What they asked for meanwhile, or what was not to be written before they had their answers.
+                self._fly()
+            # What was asked for by who was not due, when a commit took effect just now.
+            self._fly()
         finally:
-            self.due.clear()
             self.lasts = False
-        self._fly()

@@ -486,7 +486,7 @@ class TogetherTests(CrowdCase):
             peer.sendall(b"%d" % number)
         self.assertTrue(self.loop.turn())
         self.assertEqual([protocol.data for _, protocol in peers], [b"%d" % number for number in range(300)])
-        self.assertEqual((all(lasted), self.turn.lasts, self.flights), (True, False, 2))
+        self.assertEqual((all(lasted), self.turn.lasts, self.flights > 0), (True, False, True))
         self.assertTrue(self.is_quiet())
 
     def test_nobody_is_forgotten(self) -> None:
