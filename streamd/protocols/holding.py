@@ -80,6 +80,10 @@ class Holding(Permitted, metaclass=ABCMeta):
             segment, number, bytes_max=bytes_max or self.reply_bytes_max, records_max=records_max, admit=self._admit
         )
 
+    def recent(self, segment: Segment, number: int, records_max: int) -> Run | None:
+        """Few records for the peer where they are at hand: then there is nothing to wait for."""
+        return self.core.store.recent(segment, number, bytes_max=self.reply_bytes_max, records_max=records_max)
+
     def read_at(self, segment: Segment, offset: int, *, bytes_max: int) -> Deferred[list[Run]]:
         """Like `read`, from an offset on."""
         return self.core.store.read_at(segment, offset, bytes_max=bytes_max, admit=self._admit)

@@ -146,6 +146,9 @@ class SmqProtocol(StreamProtocol):
                 return self._queue.when_read().addCallback(self._pull_again, request)
             return smq.EMPTY * request.messages
         first, end = taken
+        run = self.recent(group.segment, first, end - first)
+        if run is not None:
+            return self._pulled([run], group, taken, request.messages)
         try:
             runs = self.read(group.segment, first, records_max=end - first)
         except StoreError:

@@ -320,6 +320,10 @@ class Store(Appending):
         """
         return self._reader.read(segment, Want(number, None, bytes_max, records_max), admit)
 
+    def recent(self, segment: Segment, number: int, *, bytes_max: int, records_max: int) -> Run | None:
+        """What `read` would give, at once, where few records are wanted of those that were read just now. Else None."""
+        return self._reader.recent(segment, number, bytes_max, records_max)
+
     def read_at(
         self,
         segment: Segment,
