@@ -12,7 +12,7 @@ from typing import Literal
 
 from benchmarks.servers import Running
 
-Mode = Literal["publish", "ping", "everybody", "read", "take", "topics", "fill"]
+Mode = Literal["publish", "ping", "confirm", "fetch", "everybody", "read", "take", "topics", "fill"]
 QuicKind = Literal["write", "subscribe", "single", "handshakes"]
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -86,7 +86,7 @@ def run_quic(
     timeout_seconds: float = 120,
 ) -> Result:
     """The same for a QUIC server."""
-    certificate = server.directory / "data" / "quic-certificate.pem"
+    certificate = server.directory / "data" / "quic-ca.pem"
     options = {
         "port": server.port,
         "certificate": certificate,

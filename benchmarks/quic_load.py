@@ -3,11 +3,11 @@
 What is written is Fujin. Where the server is the bare sink, which reads nothing of it, the end of the stream is
 answered in place of each write. Prints one line of JSON, the fields of `load.Result`.
 
-    python -m benchmarks.quic_load --port 4848 --certificate quic-certificate.pem write --messages 100000
-    python -m benchmarks.quic_load --port 4849 --certificate quic-certificate.pem write --messages 100000 --sink
-    python -m benchmarks.quic_load --port 4848 --certificate quic-certificate.pem subscribe --messages 100000
-    python -m benchmarks.quic_load --port 4848 --certificate quic-certificate.pem single --seconds 5
-    python -m benchmarks.quic_load --port 4848 --certificate quic-certificate.pem handshakes --seconds 5
+    python -m benchmarks.quic_load --port 4848 --certificate quic-ca.pem write --messages 100000
+    python -m benchmarks.quic_load --port 4849 --certificate quic-ca.pem write --messages 100000 --sink
+    python -m benchmarks.quic_load --port 4848 --certificate quic-ca.pem subscribe --messages 100000
+    python -m benchmarks.quic_load --port 4848 --certificate quic-ca.pem single --seconds 5
+    python -m benchmarks.quic_load --port 4848 --certificate quic-ca.pem handshakes --seconds 5
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ def _smq(request: test_smq.One) -> bytes | None:
         return None
     if request == test_smq.PULL:
         return test_smq.pull()
+    if request == test_smq.GOODBYE:
+        return b"\xff"
     _, kind, data = request
     return test_smq.push(
         kind, data.count(b"\0") if kind == smq.STR else len(data) // dict(test_smq.NUMBERS)[kind], data

@@ -30,6 +30,8 @@ class Batch:
     @classmethod
     def of(cls, records: Sequence[Buffer]) -> Batch:
         """The batch of these records."""
+        if len(records) == 1 and type(records[0]) is bytes:
+            return cls.single(records[0])
         return cls(array(LENGTH_TYPE, map(len, records)), b"".join(records))
 
     @classmethod
@@ -75,6 +77,10 @@ class Batch:
             add(payload[begin:end])
             begin = end
         return found
+
+    def singles(self) -> list[Batch]:
+        """Each record as a batch of its own."""
+        return [Batch.of([record]) for record in self.records()]
 
     def part(self, first: int, last: int) -> Batch:
         """Records first to last (not included), without copying the payload."""

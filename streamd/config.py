@@ -98,7 +98,10 @@ def fill(settings: type[_T], table: Mapping[str, object]) -> _T:
     for key, value in table.items():
         if key not in known:
             raise _unknown(key, known)
-        values[key] = _value(key, value, types[key], known[key].metadata)
+        if value == [] and known[key].default == ():
+            values[key] = ()
+        else:
+            values[key] = _value(key, value, types[key], known[key].metadata)
     return settings(**values)
 
 
@@ -142,10 +145,12 @@ def _checked(
     services: list[Service] = []
     for name, protocol in known.items():
         services += _services(protocol, document.get(name), overrides.endpoints.get(name), reactor)
+    retention = _rules("retention", RetentionRule, document)
+    _check_archives(retention, services)
     return Config(
         data_dir=data_dir,
         services=tuple(services),
-        retention=_rules("retention", RetentionRule, document),
+        retention=retention,
         access=_rules("access", AccessRule, document, check_rule),
         insecure=_value("insecure", document.get("insecure", False), bool, {}) or overrides.insecure,
         **filled,
@@ -174,6 +179,18 @@ def _check_limits(limits: Limits) -> None:
     for key in ("line_bytes_max", "message_bytes_max"):
         if getattr(limits, key) > limits.buffered_bytes_max:
             raise ConfigError(f"limits.{key}: is over limits.buffered_bytes_max, which is {limits.buffered_bytes_max}")
+
+
+def _check_archives(rules: Sequence[RetentionRule], services: Iterable[Service]) -> None:
+    """Readers acknowledge what they read. In the group of an archive that would count as archived, and be dropped."""
+    readers = {group: each.protocol.name for each in services for group in getattr(each.settings, "groups", ())}
+    for number, rule in enumerate(rules, 1):
+        if rule.archived_only and rule.archive_group in readers:
+            reader = readers[rule.archive_group]
+            raise ConfigError(
+                f"retention[{number}].archive_group: {reader} has readers in group {_show(rule.archive_group)}, and "
+                "what they acknowledge would count as archived: give the archive a group of its own"
+            )
 
 
 def _section(name: str, settings: type[_T], document: Mapping[str, Any], given: Mapping[str, str]) -> _T:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from zope.interface import Attribute, Interface
 
+from streamd.metrics import LoopCounts
+
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IProtocolFactory, IReactorTime
 
@@ -43,6 +45,8 @@ class Core:
     """What the endpoints of a protocol have in common, by its name and one of their own: a queue on two is one."""
     access: Access = field(default_factory=_everybody)
     """Who may do what; everybody everything, unless there are rules."""
+    loops: LoopCounts = field(default_factory=LoopCounts)
+    """How often periodic jobs failed."""
 
     serving: Callable[[], bool] = field(default=lambda: True, compare=False)
     """Whether every endpoint is up, and the daemon is not about to end."""
@@ -66,7 +70,10 @@ class IStreamProtocol(Interface):
     default: str = Attribute("The endpoint to listen on where none is configured, or 'off'.")
 
     def configure(table: Mapping[str, object]) -> object:
-        """Check the keys of its table (without ``endpoint``) and return its settings; ConfigError names a bad key."""
+        """Check the keys of its table (without ``endpoint``) and return its settings; ConfigError names a bad key.
+
+        Where clients acknowledge in reader groups whose names are known, ``groups`` of the settings has them.
+        """
 
     def factory(core: Core, settings: object) -> IProtocolFactory:
         """The Factory for one endpoint, with the settings that `configure` returned."""

@@ -52,6 +52,9 @@ CONNECTIONS_SLOWED: Final = (
 """Reasons, by what they are given for: these are told also where nothing was refused yet. A limit's is its name without
 ``_max``; what the store refuses has the name of its error."""
 
+LOOPS: Final = ("events", "retention", "sampling", "watchdog")
+"""The periodic jobs, by name: each is told of also where it never failed."""
+
 
 class Durations:
     """How often something took how long."""
@@ -177,6 +180,16 @@ class CompactionCounts:
         self.failures = 0
         self.pack_bytes = 0
         """Written by folds."""
+
+
+class LoopCounts:
+    """What became of periodic jobs."""
+
+    __slots__ = ("failures",)
+
+    def __init__(self) -> None:
+        self.failures = Counter(dict.fromkeys(LOOPS, 0))
+        """How often a call of each failed, by the name of the loop."""
 
 
 class RetentionCounts:

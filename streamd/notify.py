@@ -22,8 +22,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
+
+from streamd.loop import Loop
+from streamd.metrics import LoopCounts
 
 # How old the status may be. A watchdog that wants to hear of us more often gets both more often.
 _STATUS_SECONDS: Final = 5.0
@@ -37,7 +39,13 @@ class Notifier:
 
     _log = Logger()
 
-    def __init__(self, address: str | None, watchdog_seconds: float | None, clock: IReactorTime) -> None:
+    def __init__(
+        self,
+        address: str | None,
+        watchdog_seconds: float | None,
+        clock: IReactorTime,
+        loops: LoopCounts | None = None,
+    ) -> None:
         self._address = address
         self._watchdog_seconds = watchdog_seconds
         self._socket: socket.socket | None = None
@@ -45,16 +53,17 @@ class Notifier:
         self._unheard = False
         self._told = ""
         self._describe: Callable[[], str] | None = None
-        self._loop = LoopingCall(self._tick)
-        self._loop.clock = clock
+        self._loop = Loop("watchdog", self._tick, clock, loops)
 
     @classmethod
-    def from_environment(cls, environment: MutableMapping[str, str], clock: IReactorTime) -> Notifier:
+    def from_environment(
+        cls, environment: MutableMapping[str, str], clock: IReactorTime, loops: LoopCounts | None = None
+    ) -> Notifier:
         """The one that systemd asks for, which is taken out of the environment: no child is meant by it."""
         address = environment.pop("NOTIFY_SOCKET", None)
         usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         watched = usec.isdecimal() and int(usec) > 0 and pid in ("", str(os.getpid()))
-        return cls(address, int(usec) / 1e6 if watched else None, clock)
+        return cls(address, int(usec) / 1e6 if watched else None, clock, loops)
 
     @property
     def interval_seconds(self) -> float:
@@ -88,19 +97,19 @@ class Notifier:
 
     def close(self) -> None:
         """Nothing more is sent."""
-        if self._loop.running:
-            self._loop.stop()
+        self._loop.stop()
         if self._socket is not None:
             self._socket.close()
         self._socket = self._address = None
 
     def _tick(self) -> None:
-        words = {}
-        if self._watchdog_seconds is not None:
-            words["WATCHDOG"] = "1"
-        if self._describe is not None and (status := self._describe()) != self._told:
-            words["STATUS"] = self._told = status
-        self._tell(**words)
+        words = {} if self._watchdog_seconds is None else {"WATCHDOG": "1"}
+        try:
+            if self._describe is not None and (status := self._describe()) != self._told:
+                words["STATUS"] = self._told = status
+        finally:
+            # The reactor turns, also where the status can't be told: no reason to be killed.
+            self._tell(**words)
 
     def _tell(self, **words: str) -> None:
         """Send these and what could not be sent before. What can't be sent now is tried again in the next tick."""

@@ -13,6 +13,7 @@ from twisted.internet.endpoints import SSL4ServerEndpoint
 from twisted.logger import Logger
 
 from streamd.config import Config
+from streamd.groups import Groups
 from streamd.interfaces import ConfigError, Core, IReloadable
 
 # Of these every key can change; of all others none can.
@@ -81,6 +82,7 @@ class Reloader:
                 self._log.warn("{key} has changed in the file, and needs a restart", key=key)
         core = self._core
         core.limits = core.load.limits = wanted.limits
+        Groups.of(core).limits_changed()
         self._set_level(wanted.log.level)
         if core.store.retention is not None:
             core.store.retention.replace(wanted.retention)

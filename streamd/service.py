@@ -26,6 +26,7 @@ from streamd.connections.crowd import Crowd
 from streamd.interfaces import Core
 from streamd.load import Load
 from streamd.log import Log
+from streamd.metrics import LoopCounts
 from streamd.notify import Notifier
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
 from streamd.protocols.factory import StreamFactory
@@ -61,6 +62,7 @@ class StreamdService(Service):
         read: Callable[[], Config] | None = None,
         *,
         notifier: Notifier | None = None,
+        loops: LoopCounts | None = None,
     ) -> None:
         """A service that serves what `config` says, and on SIGHUP what `read` returns then."""
         self._config = config
@@ -68,6 +70,7 @@ class StreamdService(Service):
         self._reactor = reactor
         self._log_settings = log
         self._notifier = notifier or Notifier(None, None, reactor)
+        self._loops = loops or LoopCounts()
         self._process = Process(reactor)
         self._phase = Phase.IDLE
         self._store: Store | None = None
@@ -104,6 +107,7 @@ class StreamdService(Service):
                 self._reactor,
                 now,
                 access=Access(self._config.access, now),
+                loops=self._loops,
                 serving=lambda: self._phase is Phase.SERVING,
             )
             reloader = self._reloader = Reloader(self._config, self._read, core, self._log_settings.set_level)
@@ -198,6 +202,7 @@ class StreamdService(Service):
             hidden_seconds_max=settings.hidden_seconds_max,
             clock=self._reactor,
             now=time.time,
+            loops=self._loops,
         )
         store.retention.start()
 

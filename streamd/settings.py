@@ -83,6 +83,7 @@ class AccessRule:
     who: str = setting("", "which peers: cert:NAME, user:NAME, net:ADDRESS/BITS or anyone")
     allow: tuple[str, ...] = setting((), "what they may do: read, write, create, admin", choices=RIGHTS)
     topics: tuple[str, ...] = setting(("*",), "with which topics: shell patterns (* ? [a-z]) for the whole name")
+    groups: tuple[str, ...] = setting((), "with read: the reader groups of these topics that they may move, by name")
     topics_max: int = setting(0, "create is refused where so many topics fit the patterns", least=0)
     topic_bytes_max: int = setting(0, "a write that takes a topic over so many bytes is refused", least=0)
     messages_per_second_max: float = setting(

@@ -91,6 +91,7 @@ def makeService(options: BaseOptions) -> IService:
     from twisted.internet import reactor as installed
 
     from streamd.log import open_log
+    from streamd.metrics import LoopCounts
     from streamd.notify import Notifier
     from streamd.service import StreamdService
 
@@ -111,7 +112,9 @@ def makeService(options: BaseOptions) -> IService:
     except ConfigError as error:
         _refuse(str(error))
     log = open_log(loaded.log, options.parent or {}, reactor)
-    return StreamdService(loaded, reactor, log, read, notifier=Notifier.from_environment(os.environ, reactor))
+    loops = LoopCounts()
+    notifier = Notifier.from_environment(os.environ, reactor, loops)
+    return StreamdService(loaded, reactor, log, read, notifier=notifier, loops=loops)
 
 
 def _choice(option: str, settings: type, table: str, key: str) -> Callable[[BaseOptions, str], None]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +191,43 @@ class KillCompactorTests(CompactionCase):
         self.assertEqual(self.daemon.terminate(), 0)
         self.join()
         self.assertRaises(ProcessLookupError, os.kill, last, 0)
+
+    def test_no_descriptors(self) -> None:
+        """One that can't be started for want of descriptors is started when there are some; metrics tell the truth."""
+        self.daemon.start()
+        self.assertEqual(self.metric("streamd_compactor_running"), 1)
+        first = self.compactor()
+        limits = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE)
+        # Every number below the limit is taken but one, for who asks for metrics.
+        while (free := self.free_descriptors()) > 1:
+            self.addCleanup(self.daemon.connect().close)
+            self.wait_until(lambda free=free: self.free_descriptors() < free, "a connection takes no descriptor")
+        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (self.last_descriptor() + 1, limits[1]))
+        self.assertEqual(self.kill_compactor(), first)
+        self.daemon.wait_for_line("the compactor can't be started ([Errno 24] Too many open files)")
+        self.assertEqual(self.metric("streamd_compactor_running"), 0)
+        self.assertEqual(self.metric("streamd_compactor_starts_total"), 1)
+        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, limits)
+        self.compactor()
+        self.wait_until(lambda: self.metric("streamd_compactor_running") == 1, "metrics do not know of it")
+        self.assertEqual(self.metric("streamd_compactor_starts_total"), 2)
+
+    def metric(self, name: str) -> float:
+        """What /metrics says of this."""
+        url = f"http://localhost:{self.daemon.port('http')}/metrics"
+        with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as answer:
+            lines = answer.read().decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+    def descriptors(self) -> set[int]:
+        return {int(each.name) for each in Path(f"/proc/{self.daemon.pid}/fd").iterdir()}
+
+    def last_descriptor(self) -> int:
+        return max(self.descriptors())
+
+    def free_descriptors(self) -> int:
+        """How many numbers below the last one are free."""
+        return self.last_descriptor() + 1 - len(self.descriptors())
 
     def test_hang(self) -> None:
         """A compactor that hangs costs nothing but time: writers write, readers read, and later it catches up."""

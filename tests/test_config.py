@@ -22,6 +22,10 @@ class QueueSettings:
     durable: bool = setting(True, "whether it is kept")
     share: float = setting(0.5, "how much of it", least=0.0)
 
+    @property
+    def groups(self) -> frozenset[str]:
+        return frozenset({f"readers of {self.queue}"})
+
 
 @implementer(IStreamProtocol)
 class Queue:
@@ -201,6 +205,19 @@ class RetentionTests(ConfigCase):
     def test_one_table(self) -> None:
         """A single rule may be written as a plain table."""
         self.assertEqual(self.load("[retention]\nrecords_max = 3").retention, (RetentionRule(records_max=3),))
+
+    def test_archive_group(self) -> None:
+        """The group of an archive is none that the readers of a protocol acknowledge in, on whichever endpoint."""
+        text = (
+            '[[queue]]\n[[queue]]\nqueue = "b"\nendpoint = "tcp:2"\n'
+            '[[retention]]\n[[retention]]\narchive_group = "readers of b"\n'
+        )
+        self.assertEqual(len(self.load(text).retention), 2)
+        self.assertRegex(
+            self.error(text + "archived_only = true"),
+            r'retention\[2\]\.archive_group: queue has readers in group "readers of b"',
+        )
+        self.load(text.replace("readers of b", "archive") + "archived_only = true")
 
 
 class ServiceTests(ConfigCase):

@@ -39,7 +39,7 @@ MACROS = frozenset(
 # The keys of a rule of access that have to be there, as the example has them.
 _WITHOUT_DEFAULT: dict[str, Any] = {"who": "cert:shop", "allow": ["read", "write"]}
 
-ACCESS = {"topics": "[ Ns Qq * ]", "topics_max": 0, "topic_bytes_max": 0}
+ACCESS = {"topics": "[ Ns Qq * ]", "groups": [], "topics_max": 0, "topic_bytes_max": 0}
 ACCESS |= {"messages_per_second_max": 0.0, "bytes_per_second_max": 0.0}
 
 RULE = {each.name: getattr(RetentionRule(), each.name) for each in fields(RetentionRule)}
@@ -100,7 +100,8 @@ class ExampleTests(SynchronousTestCase):
         (stated,) = tomllib.loads(rule.replace("#   ", ""))["access"]
         defaults = {each.name: getattr(AccessRule(), each.name) for each in fields(AccessRule)}
         self.assertEqual(list(stated), list(defaults))
-        self.assertEqual({**stated, "topics": tuple(stated["topics"])}, {**defaults, **_WITHOUT_DEFAULT})
+        lists = {name: tuple(stated[name]) for name in ("topics", "groups")}
+        self.assertEqual({**stated, **lists}, {**defaults, **_WITHOUT_DEFAULT})
         path = self.mktemp()
         with open(path, "w", encoding="utf-8") as file:
             file.write(example.replace("#   ", ""))

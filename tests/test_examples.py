@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.quic.certificate import FILE_NAME
+from streamd.quic.certificate import CA_NAME
 from tests.daemon import CHECKOUT, Daemon
 
 EXAMPLES = CHECKOUT / "docs" / "examples"
@@ -89,7 +89,7 @@ class ExampleTests(SynchronousTestCase):
         daemon.start()
         for name, printed in FUJIN.items():
             ended = subprocess.run(
-                [*command(name, f"127.0.0.1:{daemon.port('fujin')}"), str(daemon.directory / "data" / FILE_NAME)],
+                [*command(name, f"127.0.0.1:{daemon.port('fujin')}"), str(daemon.directory / "data" / CA_NAME)],
                 env=ENVIRONMENT,
                 capture_output=True,
                 text=True,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 from array import array
+from dataclasses import replace
 
 from streamd.batch import Batch
+from streamd.config import Config
 from streamd.groups import Groups, Member, Members, Range
 from streamd.interfaces import Core
 from streamd.load import Load
-from streamd.settings import Limits
+from streamd.reload import Reloader
+from streamd.settings import Limits, LogSettings, StoreSettings
 from streamd.store import NoSuchSegment, Segment, StoreReadOnly
 from streamd.store.frame import Kind
 from tests.store.case import StoreCase
@@ -353,6 +356,72 @@ class OutstandingTests(MembersCase):
         self.close()
         self.assertRaises(StoreReadOnly, one.member.acknowledge, [0])
         one.member.done(2, 3)
+
+
+class ReloadTests(MembersCase):
+    """Limits that change while the group is read in, whether it has a name or is one reader's own."""
+
+    def put(self, **limits: float) -> None:
+        """Change these, and have the configuration read again."""
+        before = Config("data", LogSettings(), StoreSettings(), self.core.limits, ())
+        now = replace(before, limits=replace(before.limits, **limits))  # type: ignore[arg-type]
+        Reloader(before, lambda: now, self.core, lambda level: None).reload()
+        self.turn()
+
+    def test_more(self) -> None:
+        """Who had as much as it might gets more at once, up to each limit in turn."""
+        self.add(300)
+        for group in ("g", ""):
+            reader = Reader(self, group)
+            for limits, records in (
+                ({}, 20),
+                ({"outstanding_records_max": 200}, 50),
+                ({"group_outstanding_records_max": 90}, 90),
+                ({"group_outstanding_records_max": 1000}, 100),
+                ({"outstanding_bytes_max": 1500}, 150),
+                ({"outstanding_bytes_max": 1 << 30}, 200),
+                ({"outstanding_records_max": 1000, "group_outstanding_bytes_max": 1 << 30}, 300),
+            ):
+                if limits:
+                    self.put(**limits)
+                else:
+                    reader.read()
+                self.assertEqual(len(reader.got), records, (group, limits))
+            reader.member.leave()
+            self.core.limits = self.limits
+
+    def test_less(self) -> None:
+        """Lower ones count for what is taken next."""
+        self.add(100)
+        for group in ("g", ""):
+            reader = Reader(self, group)
+            self.assertEqual(len(reader.read()), 20)
+            self.put(outstanding_records_max=10)
+            self.acknowledge(reader, *reader.got[:5])
+            self.assertEqual(len(reader.got), 20)
+            self.acknowledge(reader, *reader.got[5:18])
+            self.assertEqual(len(reader.got), 28)
+            reader.member.leave()
+            self.core.limits = self.limits
+
+    def test_time(self) -> None:
+        """So does the time to acknowledge, for what is out already: less of it, and more."""
+        self.add(4)
+        for group in ("g", ""):
+            one = Reader(self, group)
+            one.deliver(one.member.take(2) or (0, 0))
+            self.clock.advance(10)
+            one.deliver(one.member.take(2) or (0, 0))
+            self.put(ack_seconds_max=5.0)
+            self.assertEqual(one.member.records, 2)
+            self.put(ack_seconds_max=100.0)
+            self.clock.advance(99)
+            self.assertEqual(one.member.records, 2)
+            self.clock.advance(1)
+            self.assertEqual(one.member.records, 0)
+            self.assertEqual(self.clock.getDelayedCalls(), [])
+            one.member.leave()
+            self.core.limits = self.limits
 
 
 class DescribeTests(MembersCase):

@@ -164,6 +164,28 @@ class NotifierTests(ManagerCase):
         self.clock.advance(1.5)
         self.assertEqual(manager.pending(), [])
 
+    def test_status_fails(self) -> None:
+        """A status that can't be told ends nothing: the watchdog is fed each time, and the next status is told."""
+        manager = self.manager()
+        notifier = self.notifier(manager.address, watchdog_seconds=2.0)
+        fails = False
+
+        def describe() -> str:
+            if fails:
+                raise ZeroDivisionError
+            return f"serving at {self.clock.seconds()}"
+
+        notifier.ready(describe)
+        manager.pending()
+        fails = True
+        for _ in range(3):
+            self.clock.advance(1.0)
+            self.assertEqual(manager.pending(), [{"WATCHDOG": "1"}])
+        fails = False
+        self.clock.advance(1.0)
+        self.assertEqual(manager.pending(), [{"WATCHDOG": "1", "STATUS": "serving at 4.0"}])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
     def test_busy(self) -> None:
         """A manager that does not listen holds nobody up; what it missed it is told later, the latest of each."""
         manager = self.manager()

@@ -17,7 +17,7 @@ from streamd.cli import parser
 from streamd.cli.command import USAGE
 from streamd.plugin import found_protocols
 from streamd.process import EXIT_IO
-from streamd.quic.certificate import FILE_NAME
+from streamd.quic.certificate import CA_NAME
 from streamd.wire.smq import EMPTY
 from tests.confined import settings, system_calls, systemd_analyze
 from tests.daemon import CHECKOUT, DEADLINE_SECONDS, Daemon
@@ -151,7 +151,7 @@ class ConfinedTests(DaemonCase):
         """A client over QUIC, with the certificate that the daemon has made for itself, gets its answers."""
         name = "fujin_transaction.py"
         ended = subprocess.run(
-            [*command(name, f"127.0.0.1:{daemon.port('fujin')}"), str(daemon.data_dir / FILE_NAME)],
+            [*command(name, f"127.0.0.1:{daemon.port('fujin')}"), str(daemon.data_dir / CA_NAME)],
             env=ENVIRONMENT,
             capture_output=True,
             text=True,

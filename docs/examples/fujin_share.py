@@ -1,6 +1,6 @@
 """Fujin: two readers of a group share the messages of a topic, and what one leaves undone the other gets.
 
-Usage: python fujin_share.py 127.0.0.1:4848 streamd-data/quic-certificate.pem
+Usage: python fujin_share.py 127.0.0.1:4848 streamd-data/quic-ca.pem
 
 The reader `jobs` acknowledges where the daemon's streamd.toml says so:
 

@@ -1,6 +1,6 @@
 """Fujin: messages for two topics that are seen together or not at all.
 
-Usage: python fujin_transaction.py 127.0.0.1:4848 streamd-data/quic-certificate.pem
+Usage: python fujin_transaction.py 127.0.0.1:4848 streamd-data/quic-ca.pem
 """
 
 import sys

@@ -150,6 +150,18 @@ class Permits:
         """How many bytes the peer may fill a topic with; 0 for any number."""
         return 0 if self.is_open else (self._known.get(name) or self._find(name))[1]
 
+    def may_move(self, name: str, group: str) -> bool:
+        """Whether the peer may put a reader group of a topic elsewhere, and so have its readers skip or repeat records.
+
+        An administrator may, and who may read the topic may with the groups that a rule names. How far the archive is
+        is the position of a group too, and what lies below it may be dropped: no pattern, and no right to read, may
+        give that away by accident.
+        """
+        rights = self.rights(name)
+        return bool(rights & ADMIN) or bool(
+            rights & READ and any(group in rule.stated.groups and rule.fits(name) for rule in self._rules)
+        )
+
     def may_make(self, name: str, names: Callable[[], Iterable[str]], now: float) -> bool:
         """Whether one of the rules that allow to create this topic has room for one more."""
         return self.is_open or any(

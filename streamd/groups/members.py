@@ -23,20 +23,22 @@ from streamd.store.errors import StoreError
 
 if TYPE_CHECKING:
     from streamd.interfaces import Core
+    from streamd.settings import Limits
 
 
 class Delivery:
     """Records that went to a member together, and are to be acknowledged by the same time."""
 
-    __slots__ = ("deadline", "first", "left", "lengths", "member")
+    __slots__ = ("first", "left", "lengths", "member", "since")
 
-    def __init__(self, member: Member, first: int, lengths: array[int], deadline: float) -> None:
+    def __init__(self, member: Member, first: int, lengths: array[int], since: float) -> None:
         self.member = member
         self.first = first
         self.lengths = lengths
         self.left = len(lengths)
         """How many of them are outstanding."""
-        self.deadline = deadline
+        self.since = since
+        """When they went out."""
 
     @property
     def numbers(self) -> range:
@@ -107,9 +109,9 @@ class Members:
     _log = Logger()
 
     def __init__(self, core: Core, group: Group) -> None:
+        self._core = core
         self._store = core.store
         self._clock = core.clock
-        self._limits = core.limits
         self.group = group
         group.on_returned = self._wake_soon
         self.joining: list[Deferred[None]] | None = None
@@ -121,7 +123,7 @@ class Members:
         self._waking: IDelayedCall | None = None
         self._outstanding: dict[int, Delivery] = {}
         self._deliveries: OrderedDict[Delivery, None] = OrderedDict()
-        """Those with something outstanding, in the order of their deadlines."""
+        """Those with something outstanding, in the order in which they went out."""
         self._overdue: IDelayedCall | None = None
         self._bytes = 0
         self._lapsed: set[int] = set()
@@ -131,6 +133,11 @@ class Members:
 
     def __len__(self) -> int:
         return len(self._members)
+
+    @property
+    def _limits(self) -> Limits:
+        """Those in force: a reload changes them for groups that are there too."""
+        return self._core.limits
 
     @property
     def outstanding_records(self) -> int:
@@ -188,7 +195,7 @@ class Members:
 
     def delivered(self, member: Member, first: int, lengths: array[int]) -> None:
         """Records went out to a member, which has so much time to acknowledge them."""
-        delivery = Delivery(member, first, lengths, self._clock.seconds() + self._limits.ack_seconds_max)
+        delivery = Delivery(member, first, lengths, self._clock.seconds())
         self._deliveries[delivery] = member.deliveries[delivery] = None
         self._outstanding.update(dict.fromkeys(delivery.numbers, delivery))
         size = sum(lengths)
@@ -204,10 +211,21 @@ class Members:
         now = self._clock.seconds()
         while self._deliveries:
             delivery = next(iter(self._deliveries))
-            if delivery.deadline > now:
-                self._overdue = self._clock.callLater(delivery.deadline - now, self._expire)
+            left = delivery.since + self._limits.ack_seconds_max - now
+            if left > 0:
+                self._overdue = self._clock.callLater(left, self._expire)
                 return
             self._lapse(self._left(delivery))
+
+    def limits_changed(self) -> None:
+        """Go by the limits that are in force now: what is out, and who had as much as it might."""
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._expire()
+        for member in self._members:
+            if member.waiting and self._has_room(member):
+                self._idle.setdefault(member, None)
+        self._go_on()
 
     def _left(self, delivery: Delivery) -> list[int]:
         """What is outstanding of a delivery."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from twisted.internet.defer import Deferred, succeed
 
@@ -25,6 +25,8 @@ class Groups:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: WeakValueDictionary[tuple[int, str], Members] = WeakValueDictionary()
+        self._private: WeakSet[Members] = WeakSet()
+        """Those of one reader each, without a name."""
 
     @classmethod
     def of(cls, core: Core) -> Groups:
@@ -50,7 +52,9 @@ class Groups:
             group = PrivateGroup(self._core.store, segment)
             if latest:
                 group.begin_at(segment.number)
-            return succeed(Members(self._core, group).join(wake))
+            alone = Members(self._core, group)
+            self._private.add(alone)
+            return succeed(alone.join(wake))
         is_new = (segment.id, name) not in self._known and name not in (segment.groups or {})
         members = self.use(segment, name)
         if is_new and latest:
@@ -74,6 +78,11 @@ class Groups:
         placing = self._core.store.set_group(group.segment, group.name, group.segment.number)
         members.joining = []
         placing.addBoth(placed)
+
+    def limits_changed(self) -> None:
+        """Have all groups that somebody reads in go by the limits that are in force now."""
+        for members in [*self._known.values(), *self._private]:
+            members.limits_changed()
 
     def describe(self, segment: Segment) -> dict[str, dict[str, int]]:
         """What an administrator sees of the groups of a segment: those on disk, and those that are read in now."""

@@ -15,8 +15,6 @@ from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
-from twisted.internet.task import LoopingCall
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import BAD_REQUEST, FORBIDDEN, SERVICE_UNAVAILABLE
 from twisted.web.resource import Resource
@@ -29,6 +27,7 @@ from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
 from streamd.http.views import BadQuestion, Overview, SegmentView, number_of, query_of
 from streamd.interfaces import Core
+from streamd.loop import Loop
 
 EVENT_SECONDS: Final = 1.0
 
@@ -56,8 +55,6 @@ class View(Protocol):
 class Stream:
     """One page's stream of events."""
 
-    _log = Logger()
-
     def __init__(self, request: Guard, view: View, core: Core, on_end: Callable[[Stream], None]) -> None:
         self._request = request
         self._channel: Channel = request.channel
@@ -66,8 +63,7 @@ class Stream:
         self._on_end = on_end
         self._stuck_since: float | None = None
         self._over = False
-        self._loop: Any = LoopingCall(self._tick)
-        self._loop.clock = core.clock
+        self._loop = Loop("events", self._tick, core.clock, core.loops)
         request.notifyFinish().addBoth(self._ended)
 
     def start(self) -> None:
@@ -75,7 +71,7 @@ class Stream:
         self._request.setHeader(b"content-type", b"text/event-stream; charset=utf-8")
         self._request.write(b"retry: %d\n\n" % (_RETRY_SECONDS * 1000))
         self._request.registerProducer(self, True)
-        self._loop.start(EVENT_SECONDS).addErrback(self._failed)
+        self._loop.start(EVENT_SECONDS)
 
     def end(self) -> None:
         """There will be no more: the daemon ends, or the peer may see nothing of it."""
@@ -111,7 +107,7 @@ class Stream:
 
     def _tick(self) -> Deferred[None] | None:
         if self._stuck_since is None:
-            return Deferred.fromCoroutine(self._event())
+            return Deferred.fromCoroutine(self._event()).addErrback(self._failed)
         if self._core.clock.seconds() - self._stuck_since > _STUCK_SECONDS_MAX:
             # Not in order: that would wait for the peer to take the rest.
             self._channel.abort()
@@ -119,13 +115,10 @@ class Stream:
 
     def _failed(self, failure: Failure) -> None:
         """It costs this stream, and the page asks again."""
-        if self._over:
-            return
-        if failure.check(OSError):
-            self._log.error("the data directory can't be looked at: {reason}", reason=failure.getErrorMessage())
-        else:
-            self._log.failure("a page's events can't be told", failure)
-        self._request.loseConnection()
+        if not self._over:
+            self._loop.failed(failure)
+            self._stop()
+            self._request.loseConnection()
 
     def _ended(self, _: object) -> None:
         self._stop()
@@ -133,8 +126,7 @@ class Stream:
 
     def _stop(self) -> None:
         self._over = True
-        if self._loop.running:
-            self._loop.stop()
+        self._loop.stop()
 
 
 class Events(Resource):

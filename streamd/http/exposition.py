@@ -102,7 +102,7 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
     ("fold_bytes", "Bytes of packs that folds wrote.", lambda seen: seen.compaction.pack_bytes),
     ("merges", "Merges of packs.", lambda seen: seen.compaction.merges),
     ("compactor_starts", "Starts of the compactor's process.", lambda seen: seen.compaction.starts),
-    ("compactor_failures", "Failures that the compactor told of.", lambda seen: seen.compaction.failures),
+    ("compactor_failures", "Failures of the compactor, its starts included.", lambda seen: seen.compaction.failures),
     ("retention_sweeps", "Looks of retention at all segments.", lambda seen: seen.retention.sweeps),
     (
         "retention_truncated_records",
@@ -146,6 +146,7 @@ def families(seen: Seen) -> Iterator[Metric]:
         yield CounterMetricFamily(f"streamd_{name}", text, value=float(value(seen)))
     yield from _limits(seen.core)
     yield from _commits(seen.core)
+    yield _loops(seen.core)
     yield from _traffic(seen.core.load.traffic)
 
 
@@ -174,6 +175,13 @@ def _commits(core: Core) -> Iterator[Metric]:
         buckets=list(zip(bounds, map(float, sums), strict=True)),
         sum_value=counted.took.seconds,
     )
+
+
+def _loops(core: Core) -> Metric:
+    family = CounterMetricFamily("streamd_loop_failures", "Failures of periodic jobs, which go on.", labels=["loop"])
+    for name, count in core.loops.failures.items():
+        family.add_metric([name], count)
+    return family
 
 
 def _traffic(traffic: dict[str, Traffic]) -> Iterator[Metric]:

@@ -30,6 +30,9 @@ def reason_not_ready(core: Core, usage: Usage | None) -> str | None:
         return "the disk is full"
     if core.store.was_full and usage is not None and usage.free_bytes < core.store.file_bytes:
         return "the disk is full"
+    compaction = core.store.compaction
+    if core.store.waits_for_fold and compaction is not None and not compaction.running:
+        return "writers wait for the compactor, which does not run"
     return None
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, NamedTuple
-
-from twisted.internet.task import LoopingCall
+from typing import Final, NamedTuple
 
 from streamd.interfaces import Core
+from streamd.loop import Loop
 from streamd.metrics import quantile
 
 SAMPLE_SECONDS: Final = 1.0
@@ -45,8 +44,7 @@ class Sampler:
         self._core = core
         self._users = 0
         self._before = self._totals()
-        self._loop: Any = LoopingCall(self.sample)
-        self._loop.clock = core.clock
+        self._loop = Loop("sampling", self.sample, core.clock, core.loops)
         self.taken: deque[Sample] = deque(maxlen=SAMPLES_MAX)
 
     def start(self) -> None:
@@ -59,7 +57,7 @@ class Sampler:
     def stop(self) -> None:
         """One endpoint less does."""
         self._users -= 1
-        if not self._users and self._loop.running:
+        if not self._users:
             self._loop.stop()
 
     def since(self, number: int) -> list[Sample]:

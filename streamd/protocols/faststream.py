@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -10,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
-from streamd.access.permits import ADMIN, READ, WRITE, NotAllowed
+from streamd.access.permits import ADMIN, READ, WRITE, NotAllowed, TopicFull
 from streamd.batch import Batch
 from streamd.config import fill
 from streamd.interfaces import Core
@@ -90,7 +91,12 @@ class FastStreamProtocol(StreamProtocol):
         segment = self.core.store.find_claimed(segment_name(request.stream))
         if segment is None:
             return b""
-        self.allow_write(segment, request.batch.size)
+        try:
+            self.allow_write(segment, request.batch)
+        except TopicFull:
+            if request.batch.count == 1:
+                raise
+            return self.one_by_one([faststream.Enqueue(request.stream, each) for each in request.batch.singles()])
         stored = self.promise(b"", request.batch)
         self.core.store.append_for(stored, segment, request.batch)
         return stored
@@ -102,21 +108,26 @@ class FastStreamProtocol(StreamProtocol):
         record = Batch.of([request.record])
         if not request.all_except and not segments:
             return b""
-        self.count_appended(record)
         if request.all_except:
             if not self.permits.covers(WRITE, NUMBERED):
                 raise NotAllowed(f"all of {NUMBERED}")
-            return self.core.store.broadcast(record, without=segments), b""
+            return self.core.store.broadcast(record, without=segments).addCallback(self._broadcast, record), b""
         # A stream that the peer may not write to is like one that is not there.
-        allowed = [segment for segment in segments if self._may_write(segment, record)]
+        times = Counter(segments)
+        allowed = {segment for segment in times if self._may_write(segment, record, times[segment])}
         if not allowed:
             return b""
         self.count_appended(record)
-        return self.core.store.fan_out(allowed, record), b""
+        return self.core.store.fan_out([segment for segment in segments if segment in allowed], record), b""
 
-    def _may_write(self, segment: Segment, record: Batch) -> bool:
+    def _broadcast(self, received: bool, record: Batch) -> None:
+        """Count what was broadcast, unless there was nobody to receive it."""
+        if received:
+            self.traffic.appended(record)
+
+    def _may_write(self, segment: Segment, record: Batch, times: int) -> bool:
         try:
-            self.allow_write(segment, record.size)
+            self.allow_write(segment, record, times=times)
         except NotAllowed as error:
             self.note(error)
             return False

@@ -26,7 +26,7 @@ from streamd.protocols.fujin_ping import Pinger
 from streamd.protocols.fujin_reader import Reader
 from streamd.protocols.fujin_settings import FujinSettings, configure
 from streamd.protocols.fujin_transaction import Transaction, TransactionFailed, TransactionTooLarge
-from streamd.quic.certificate import CertificateError, self_signed
+from streamd.quic.certificate import CertificateError, local_certificate
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.quic.interfaces import IQuicConnection, IQuicFactory, IQuicStream
 from streamd.store import (
@@ -39,6 +39,7 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
+from streamd.store.frame import span
 from streamd.store.names import check_name
 from streamd.wire import WireError, fujin
 from streamd.wire import fujin_replies as replies
@@ -61,6 +62,9 @@ _ERRORS: Final[dict[type[StoreError], tuple[Code, str]]] = {
     TransactionFailed: (Code.TRANSACTION_FAILED, "{error}; it can only be rolled back"),
     TransactionTooLarge: (Code.TRANSACTION_FAILED, "{error}; it can only be rolled back"),
 }
+
+# Errors whose text is the name of a topic.
+_NAMING: Final = (NoSuchSegment, SegmentSealed, NotAllowed)
 
 # What a client should have known; other codes tell of what an answer has no room for.
 _BREACHES: Final = (Code.IN_TRANSACTION, Code.NO_TRANSACTION)
@@ -85,11 +89,15 @@ class FujinProtocol(StreamProtocol):
         self._code = Code.NONE
         self._transaction: Transaction | None = None
         self._reader: Reader | None = None
+        self._reader_name = ""
 
     def perform(self, request: Any) -> Reply:
         return _ACTIONS[type(request)](self, request)
 
     def refused(self, request: Any, error: StoreError) -> bytes | None:
+        if isinstance(request, fujin.ConnectReader | fujin.Acknowledge) and isinstance(error, _NAMING):
+            # A reader is told the name that it came with: which topic that stands for is the operator's secret.
+            error = type(error)(self._reader_name)
         code, text = error_of(error)
         if isinstance(request, fujin.Write):
             return replies.answers(replies.Reply.WRITTEN, request.ids, code, text)
@@ -124,32 +132,43 @@ class FujinProtocol(StreamProtocol):
 
     def _write(self, request: fujin.Write) -> Reply:
         reply = replies.answers(replies.Reply.WRITTEN, request.ids)
-        if self._transaction is not None:
-            accepted = self._transaction.write(request.topic, request.batch)
-            return reply if accepted is None else (accepted, reply)
-        stored = self.promise(reply, request.batch)
-        segment = self._target(request.topic)
-        self.allow_write(segment, request.batch.size)
-        self.core.store.append_for(stored, segment, request.batch)
+        batch = request.batch
+        try:
+            if self._transaction is not None:
+                accepted = self._transaction.write(request.topic, batch)
+                return reply if accepted is None else (accepted, reply)
+            segment = self._target(request.topic, span(0, batch.count, batch.size))
+        except TopicFull:
+            if batch.count == 1:
+                raise
+            size = len(request.ids) // batch.count
+            ids = [request.ids[at : at + size] for at in range(0, len(request.ids), size)]
+            pairs = zip(ids, batch.singles(), strict=True)
+            return self.one_by_one([fujin.Write(each, request.topic, record) for each, record in pairs])
+        stored = self.promise(reply, batch)
+        self.core.store.append_for(stored, segment, batch)
         return stored
 
     def _check_target(self, topic: str, size: int) -> None:
-        """Refuse what could not be committed: so many bytes more for a topic."""
+        """Refuse what could not be committed: so many bytes more for a topic, counted as offsets are."""
         self.allow(WRITE, topic)
         segment = self.core.store.find_claimed(topic)
         if segment is None:
             check_name(topic)
             if not self._settings.auto_create:
                 raise NoSuchSegment(topic)
-            self.allow(CREATE, topic)
             self.allow_fill(topic, size)
+            self.allow(CREATE, topic)
         elif segment.claimed_sealed:
             raise SegmentSealed(topic)
         else:
-            self.allow_write(segment, size)
+            self.allow_more(segment, size)
 
-    def _target(self, topic: str) -> Segment:
-        """The segment of a topic, made where it is not there. It can be appended to before it is on disk."""
+    def _target(self, topic: str, size: int) -> Segment:
+        """The segment of a topic that is to take so many bytes more, made where it is not there.
+
+        It can be appended to before it is on disk.
+        """
         self.allow(WRITE, topic)
         store = self.core.store
         segment = store.find_claimed(topic)
@@ -157,11 +176,14 @@ class FujinProtocol(StreamProtocol):
             if not self._settings.auto_create:
                 check_name(topic)
                 raise NoSuchSegment(topic)
+            self.allow_fill(topic, size)
             self.allow_create(topic)
             # Where this fails, so does what is appended behind it, and that is told.
             store.create(topic).addErrback(lambda failure: failure.trap(StoreError) and None)
             segment = store.find_claimed(topic)
             assert segment is not None
+        else:
+            self.allow_more(segment, size)
         return segment
 
     def _begin_transaction(self, request: fujin.Begin) -> Reply:
@@ -204,6 +226,7 @@ class FujinProtocol(StreamProtocol):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _connect_reader(self, request: fujin.ConnectReader) -> Reply:
+        self._reader_name = request.name
         settings = self._settings.reader(request.name)
         self.allow(READ, settings.topic)
         reader = self._reader = Reader(self, auto_commit=settings.auto_commit, consumer=request.role is Role.CONSUMER)
@@ -337,13 +360,19 @@ class FujinFactory(StreamFactory):
         if endpoint.has_certificate:
             return endpoint.equipped(alpn=ALPN)
         try:
-            certificate, path = self_signed(data_dir)
+            certificate, trusted, replaced = local_certificate(data_dir)
         except CertificateError as error:
             raise OSError(EINVAL, str(error))
+        if replaced:
+            StreamProtocol.log.warn(
+                "the certificate of fujin that an earlier version made, and that vouched for itself, is replaced: "
+                "clients that trust it have to trust {path} now",
+                path=trusted,
+            )
         StreamProtocol.log.warn(
-            "fujin has no certificate; it uses one that vouches for itself, {path}: "
-            "give clients that file to trust, or set privateKey and certKey in the endpoint",
-            path=path,
+            "fujin was given no certificate and shows one of its own, for this machine: give clients the file {path} "
+            "to trust, or set privateKey and certKey in the endpoint",
+            path=trusted,
         )
         return endpoint.equipped(alpn=ALPN, certificate=certificate)
 

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Ping(Protocol):
-    """One ping: the opcode, and the end of what we say; the same comes back, or nothing."""
+    """One ping: the opcode, and the end of what we say. Whatever comes back says that the peer is there.
+
+    The document wants the same opcode back. Clients of its own age answer with another one, 10.
+    """
 
     def __init__(self, pinger: Pinger) -> None:
         self._pinger = pinger
@@ -30,8 +33,7 @@ class Ping(Protocol):
         stream.loseWriteConnection()
 
     def dataReceived(self, data: bytes) -> None:
-        if data.startswith(replies.PING):
-            self._pinger.answered()
+        self._pinger.answered()
 
 
 class Pinger:
@@ -47,8 +49,11 @@ class Pinger:
         self._late: IDelayedCall | None = None
 
     def start(self) -> None:
-        """Ping, now and then again and again."""
-        self._next = self._clock.callLater(self._settings.ping_seconds, self.start)
+        """Ping again and again, the first time after a pause: a client may have to get ready for it."""
+        self._next = self._clock.callLater(self._settings.ping_seconds, self._ping)
+
+    def _ping(self) -> None:
+        self.start()
         if self._late is None:
             # From the first one on that is not answered: an answer to any of them says that the peer is there.
             self._late = self._clock.callLater(self._settings.pong_seconds_max, self._unanswered)

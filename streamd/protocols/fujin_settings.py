@@ -38,6 +38,11 @@ class FujinSettings:
     stop_seconds_max: float = setting(15.0, "seconds a client has to disconnect at shutdown", least=0.0)
     readers: Mapping[str, ReaderSettings] = field(default_factory=dict)
 
+    @property
+    def groups(self) -> frozenset[str]:
+        """The reader groups that clients acknowledge in."""
+        return frozenset({ReaderSettings().group, *(each.group for each in self.readers.values())} - {""})
+
     def reader(self, name: str) -> ReaderSettings:
         """What is behind the name of a reader: where nothing is said, the topic of that name."""
         known = self.readers.get(name) or ReaderSettings(start=self.start)

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from streamd.batch import Batch
 from streamd.store import Append, Segment, StoreError
-from streamd.store.frame import EVENT_HEADER_BYTES
+from streamd.store.frame import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,11 +85,11 @@ class Transaction:
     """What one writer has written since BEGIN.
 
     :param check: raises a StoreError where a topic can't take so many bytes more.
-    :param target: finds the segment of a topic, and makes it where it may.
+    :param target: finds the segment of a topic that is to take so many bytes more, and makes it where it may.
     """
 
     def __init__(
-        self, core: Core, bytes_max: int, check: Callable[[str, int], None], target: Callable[[str], Segment]
+        self, core: Core, bytes_max: int, check: Callable[[str, int], None], target: Callable[[str, int], Segment]
     ) -> None:
         self._core = core
         self._bytes_max = bytes_max
@@ -98,8 +98,6 @@ class Transaction:
         self._bytes = 0
         self._taken: dict[str, int] = {}
         """What its messages take of each topic's segment."""
-        self._asked: dict[str, int] = {}
-        """How much room each topic was asked for when the last of them came."""
         self.records = 0
         self.payload_bytes = 0
         self._kept_bytes = 0
@@ -109,8 +107,8 @@ class Transaction:
 
     def write(self, topic: str, batch: Batch) -> Deferred[Any] | None:
         """Take messages up: None where that is done, else when it is. A StoreError, and they are not part of it."""
-        taken = self._taken.get(topic, 0)
-        self._check(topic, taken + batch.size)
+        taken = self._taken.get(topic, 0) + span(0, batch.count, batch.size)
+        self._check(topic, taken)
         if self._failed is not None:
             raise TransactionFailed(self._failed)
         size = batch.size + 4 * batch.count
@@ -118,8 +116,7 @@ class Transaction:
             self._failed = f"the transaction is over the limit of {self._bytes_max} bytes"
             raise TransactionTooLarge(self._failed)
         self._bytes += size
-        self._asked[topic] = taken + batch.size
-        self._taken[topic] = taken + batch.size + EVENT_HEADER_BYTES * batch.count
+        self._taken[topic] = taken
         self.records += batch.count
         self.payload_bytes += batch.size
         if self._hidden:
@@ -166,15 +163,18 @@ class Transaction:
         if self._failed is not None:
             raise TransactionFailed(self._failed)
         # All of them before the first is made: what is refused leaves no trace. Others may have filled them meanwhile.
-        for topic, size in self._asked.items():
+        for topic, size in self._taken.items():
             self._check(topic, size)
         if self._hidden:
             parts = []
             for topic, hidden in self._hidden.items():
                 assert hidden.segment is not None, "a commit waits until what was written before it is on disk"
-                parts.append((hidden.segment, self._target(topic)))
+                parts.append((hidden.segment, self._target(topic, self._taken[topic])))
             return self._core.store.publish(parts)
-        appends = [Append(self._target(topic), Batch.joined(batches)) for topic, batches in self._kept.items()]
+        appends = [
+            Append(self._target(topic, self._taken[topic]), Batch.joined(batches))
+            for topic, batches in self._kept.items()
+        ]
         return self._core.store.append_all(appends) if appends else None
 
     def end(self, *, rolled_back: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Union
 
 from twisted.internet.defer import Deferred
@@ -109,6 +109,15 @@ class Ordered(Sending):
         """Perform this next, before anything else that was asked: the rest of a request done in part."""
         self._requests.appendleft(request)
         self._asked_bytes += request.size
+
+    def one_by_one(self, requests: Sequence[Request]) -> bytes:
+        """Perform these next, in place of the run that they are when they come at once: not all of it can be done.
+
+        `perform` returns what this does. So each is answered as if it had been sent alone.
+        """
+        for request in reversed(requests):
+            self.again(request)
+        return b""
 
     def later(self, request: Request) -> None:
         """Perform this in its turn, from outside of `perform`: something that it waited for has happened."""
@@ -401,6 +410,18 @@ class Ordered(Sending):
     def _flush(self) -> None:
         replies = self._replies
         if not replies or not replies[0].done:
+            return
+        if len(replies) == 1 and replies[0].sent is None:
+            # One that nobody waits to be sent: the rest of this comes to that.
+            slot = replies.popleft()
+            if slot.request is not None:
+                self._asked_bytes -= slot.request.size
+            if slot.reply:
+                size = len(slot.reply)
+                self._ready_bytes -= size
+                if self._phase is not Phase.CLOSED:
+                    self._send(slot.reply)
+                    self._out_bytes += size
             return
         parts: list[bytes] = []
         out_bytes = self._out_bytes

@@ -10,9 +10,11 @@ from twisted.logger import Logger
 from streamd.access.pace import Pace
 from streamd.access.peer import peer_of, peer_text
 from streamd.access.permits import CREATE, STALE, WRITE, NotAllowed, Permits, TooManyTopics, TopicFull
+from streamd.batch import Batch
 from streamd.interfaces import Core
 from streamd.metrics import Traffic, reason_of
 from streamd.store import Segment, StoreError
+from streamd.store.frame import span
 
 if TYPE_CHECKING:
     from streamd.protocols.factory import StreamFactory
@@ -58,8 +60,13 @@ class Permitted:
         if not self._permits.is_open and not self.permits.rights(name) & right:
             raise NotAllowed(name)
 
-    def allow_write(self, segment: Segment, size: int) -> None:
-        """Raise NotAllowed unless the peer may append so many bytes."""
+    def allow_write(self, segment: Segment, batch: Batch, tag: int = 0, times: int = 1) -> None:
+        """Raise NotAllowed unless the peer may append these records, so many times."""
+        if not self._permits.is_open:
+            self.allow_more(segment, times * span(tag, batch.count, batch.size))
+
+    def allow_more(self, segment: Segment, size: int) -> None:
+        """Raise NotAllowed unless the peer may append so many bytes, counted as offsets are. What is pending counts."""
         if not self._permits.is_open:
             self.allow_fill(segment.name, segment.next_offset - segment.first_offset + size)
 

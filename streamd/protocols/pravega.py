@@ -116,9 +116,10 @@ class PravegaProtocol(StreamProtocol):
             self.give_up("an append whose setup was refused")
             return None
         segment = self._writers[block.writer][0]
-        self.allow_write(segment, block.batch.size)
+        self.allow(WRITE, segment.name)
         # What is on its way to the disk counts: where that fails, so does what is built on it.
         level = segment.claimed_level(block.writer) or 0
+        # Else it came before, and takes no more room.
         fresh = block.end > level
         reply = pravega.data_appended(block.writer, block.end if fresh else level)
         if fresh:
@@ -127,6 +128,7 @@ class PravegaProtocol(StreamProtocol):
                 # Something is missing before it, or the level is not the start of an event in it.
                 raise LevelGap(level, block.offset, block.end)
             block = above
+            self.allow_write(segment, block.batch)
         # What the writer had stored before is not counted again.
         stored = self.promise(reply, block.batch if fresh else None)
         self.core.store.append_for(

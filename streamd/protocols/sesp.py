@@ -84,7 +84,12 @@ class SespProtocol(StreamProtocol):
     def _publish(self, request: sesp.Publish) -> Reply:
         if self._topic is None:
             return self._invalid("NoTopicSelected", request.count)
-        self.allow_write(self._topic, request.batch.size)
+        try:
+            self.allow_write(self._topic, request.batch)
+        except TopicFull:
+            if request.count == 1:
+                raise
+            return self.one_by_one([sesp.Publish(each) for each in request.batch.singles()])
         stored = self.promise(OK * request.count, request.batch)
         self.core.store.append_for(stored, self._topic, request.batch)
         return stored

@@ -9,17 +9,18 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
-from streamd.access.permits import READ, WRITE, NotAllowed
+from streamd.access.permits import READ, NotAllowed, TopicFull
 from streamd.config import fill
 from streamd.groups import Group, Groups, Members, Range
 from streamd.interfaces import ConfigError, Core
 from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
-from streamd.store import BadName, NoSuchSegment, Run, Segment, SegmentExists, StoreError
+from streamd.store import BadName, NoSuchSegment, RecordsTruncated, Run, Segment, StoreError
+from streamd.store.frame import span
 from streamd.store.names import check_name
 from streamd.wire import TooLarge, WireError, smq
 
@@ -48,14 +49,17 @@ class Queue:
         """The segment, where there is one."""
         return self._store.find(self.name)
 
-    def make(self) -> Deferred[Segment]:
-        """The segment, made where there is none."""
+    def claimed(self) -> Segment | None:
+        """The segment as the next push finds it: one that is on its way to the disk counts."""
+        return self._store.find_claimed(self.name)
 
-        def exists(failure: Failure) -> Segment:
-            failure.trap(SegmentExists)
-            return self.segment()
-
-        return self._store.create(self.name).addErrback(exists)
+    def make(self) -> Segment:
+        """The segment, which is not there, made: it can be pushed to before it is on disk."""
+        # Where this fails, so does what is appended behind it, and that is told.
+        self._store.create(self.name).addErrback(lambda failure: failure.trap(StoreError) and None)
+        segment = self.claimed()
+        assert segment is not None
+        return segment
 
     def group(self) -> Group | None:
         """The reader group of the segment that is there now."""
@@ -104,37 +108,48 @@ class SmqProtocol(StreamProtocol):
     def perform(self, request: smq.Request) -> Reply:
         return _ACTIONS[type(request)](self, request)
 
-    def refused(self, request: smq.Request, error: StoreError) -> bytes:
-        if isinstance(request, smq.Pull):
-            # There is no word for it. The message stays, and what the peer is told is that there is none now.
-            if not isinstance(error, NotAllowed):
-                self.log.error("a message of {queue} can't be read: {error}", queue=self._queue.name, error=str(error))
+    def refused(self, request: smq.Push | smq.Pull, error: StoreError) -> bytes | None:
+        if isinstance(request, smq.Push):
+            return smq.REFUSED * request.messages
+        if isinstance(error, NotAllowed):
             return smq.EMPTY * request.messages
-        return smq.REFUSED * request.messages
+        # There is no word for it, and that the queue is empty would not be true. The message stays.
+        self.log.error("a message of {queue} can't be read: {error}", queue=self._queue.name, error=str(error))
+        self.count_cut_off("unanswerable")
+        self.finish()
+        return None
 
     def broken(self, error: WireError) -> bytes | None:
         return smq.REFUSED if isinstance(error, TooLarge) else None
 
     def _push(self, request: smq.Push) -> Reply:
-        reply = smq.PUSHED * request.messages
         try:
-            segment = self._queue.segment()
-        except NoSuchSegment:
-            # It is the operator who named the queue: who may push may be the first to do so.
-            self.allow(WRITE, self._queue.name)
-            self.count_appended(request.batch)
-            return self._queue.make().addCallback(self._append, request), reply
-        self.allow_write(segment, request.batch.size)
-        stored = self.promise(reply, request.batch)
+            segment = self._target(request)
+        except TopicFull:
+            if request.messages == 1:
+                raise
+            return self.one_by_one([smq.Push(request.tag, each) for each in request.batch.singles()])
+        stored = self.promise(smq.PUSHED * request.messages, request.batch)
         self.core.store.append_for(stored, segment, request.batch, tag=request.tag)
         return stored
 
-    def _append(self, segment: Segment, request: smq.Push) -> Deferred[Any]:
-        return self.core.store.append(segment, request.batch, tag=request.tag)
+    def _target(self, request: smq.Push) -> Segment:
+        """Where to push these, if the peer may."""
+        segment = self._queue.claimed()
+        if segment is None:
+            # It is the operator who named the queue: who may push may be the first to do so.
+            self.allow_fill(self._queue.name, span(request.tag, request.batch.count, request.batch.size))
+            return self._queue.make()
+        self.allow_write(segment, request.batch, request.tag)
+        return segment
 
     def _refuse(self, request: smq.BadPush) -> Reply:
         self.count_invalid()
         return smq.REFUSED * request.messages
+
+    def _goodbye(self, request: smq.Goodbye) -> Reply:
+        self.finish()
+        return None
 
     def _pull(self, request: smq.Pull) -> Reply:
         self.allow(READ, self._queue.name)
@@ -152,13 +167,12 @@ class SmqProtocol(StreamProtocol):
         try:
             runs = self.read(group.segment, first, records_max=end - first)
         except StoreError:
-            group.give_back(first, end)
-            raise
+            runs = fail()
         replies: Deferred[bytes] = runs.addCallbacks(
             self._pulled,
             self._unread,
             callbackArgs=(group, taken, request.messages),
-            errbackArgs=(group, taken),
+            errbackArgs=(group, taken, request),
         )
         return self._queue.reading(replies)
 
@@ -190,9 +204,12 @@ class SmqProtocol(StreamProtocol):
         self.when_sent(partial(self._sent, group, (first, first + found), reply))
         return reply
 
-    def _unread(self, failure: Failure, group: Group, taken: Range) -> Failure:
+    def _unread(self, failure: Failure, group: Group, taken: Range, request: smq.Pull) -> bytes | Failure:
         group.give_back(*taken)
-        return failure
+        if failure.check(RecordsTruncated, NoSuchSegment) is None:
+            return failure
+        # These are gone, and what is in the queue now is next.
+        return self._pull_again(None, request)
 
     def _sent(self, group: Group, given: Range, reply: bytes, sent_bytes: int) -> None:
         """What is with the operating system is acknowledged, and nobody waits for that. The rest is given back."""
@@ -217,6 +234,7 @@ _ACTIONS: Final[dict[type, Callable[[SmqProtocol, Any], Reply]]] = {
     smq.Push: SmqProtocol._push,
     smq.BadPush: SmqProtocol._refuse,
     smq.Pull: SmqProtocol._pull,
+    smq.Goodbye: SmqProtocol._goodbye,
 }
 
 
@@ -236,6 +254,11 @@ class SmqSettings:
     """``[smq]`` or ``[[smq]]``, beside the endpoint."""
 
     queue: str = setting("smq", "the segment that is the queue of this endpoint")
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The reader groups that clients acknowledge in."""
+        return frozenset({GROUP})
 
 
 def configure(table: Mapping[str, object]) -> SmqSettings:

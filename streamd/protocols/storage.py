@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import translate
@@ -11,7 +12,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred, succeed
 from twisted.python.failure import Failure
 
-from streamd.access.permits import READ, VISIBLE, WRITE, NotAllowed
+from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply
 from streamd.protocols.permitted import Permitted
@@ -166,6 +167,7 @@ class Storage:
         return found.addCallback(self._told, segment, request)
 
     def _told(self, found: list[Run], segment: Segment, request: storage.ReadRecords) -> bytes:
+        self._peer.traffic.read(sum([run.batch.count for run in found]), sum([run.batch.size for run in found]))
         read = storage.RecordsRead(request.id, segment.first_number, segment.number, tuple(found))
         return in_parts(to_bytes(read))
 
@@ -273,6 +275,9 @@ class Storage:
         level = request.number + batch.count
         if level >= 1 << 63:
             raise StoreError(f"no segment has {request.number} records")
+        if level > (segment.claimed_level(_APPENDER) or 0):
+            # Else it is stored already, and takes no more room.
+            self._peer.allow_write(segment, batch)
         done = self._store.append(segment, batch, writer=_APPENDER, expected=request.number, level=level)
         return done, to_bytes(storage.RecordsAppended(request.id, level))
 
@@ -283,15 +288,20 @@ class Storage:
             have is not None and have >= each.level for have, each in zip(stored, levels, strict=True)
         )
         parts: list[tuple[Segment, Segment]] = []
+        added: Counter[Segment] = Counter()
         for part in request.parts:
             try:
                 hidden, target = self._hidden(part.hidden), self._visible(part.target, WRITE)
-                self._peer.allow_write(target, hidden.offset - hidden.first_offset)
-                parts.append((hidden, target))
             except NoSuchSegment:
                 # What was published is no hidden segment any more, and who did it may not know that it is done.
                 if not again:
                     raise
+            else:
+                parts.append((hidden, target))
+                added[target] += hidden.next_offset
+        if not again:
+            for target, size in added.items():
+                self._peer.allow_more(target, size)
         records = sum([hidden.next_number for hidden, _ in parts])
         size = sum([hidden.next_offset for hidden, _ in parts]) - EVENT_HEADER_BYTES * records
         published = self._store.publish(parts, levels)
@@ -315,13 +325,20 @@ class Storage:
         reply = to_bytes(storage.HiddenDeleted(request.id, len(deleted) - 1))
         return gatherResults(deleted, consumeErrors=True).addErrback(_first_failure), reply
 
-    def _set_group(self, request: storage.SetGroup) -> Deferred[bytes]:
-        segment = self._visible(request.segment, READ)
+    def _set_group(self, request: storage.SetGroup) -> Reply:
+        segment = self._visible(request.segment, READ | ADMIN)
+        if not self._peer.permits.may_move(segment.name, request.group):
+            raise NotAllowed(segment.name)
         done = self._store.set_group(segment, request.group, request.position)
-        return done.addCallback(lambda _: _position(request, segment))
+        # Told from here: when it is on disk, so may be a later position that came in the same commit.
+        position = max(request.position, segment.claimed_first_number)
+        return done, to_bytes(storage.GroupPosition(request.id, True, position))
 
     def _get_group(self, request: storage.GetGroup) -> bytes:
-        return _position(request, self._visible(request.segment, READ))
+        segment = self._visible(request.segment, READ)
+        group = (segment.groups or {}).get(request.group)
+        position = 0 if group is None else group.position
+        return to_bytes(storage.GroupPosition(request.id, group is not None, position))
 
     def _get_level(self, request: storage.GetLevel) -> bytes:
         level = (self._visible(request.segment, VISIBLE).levels or {}).get(request.writer)
@@ -330,11 +347,6 @@ class Storage:
 
 def _described(request: Message, segments: Sequence[Segment], after: int = 0) -> bytes:
     return to_bytes(storage.Segments(request.id, tuple(map(info, segments)), after))
-
-
-def _position(request: storage.GetGroup | storage.SetGroup, segment: Segment) -> bytes:
-    group = (segment.groups or {}).get(request.group)
-    return to_bytes(storage.GroupPosition(request.id, group is not None, group.position if group is not None else 0))
 
 
 def _is_gone(failure: Failure) -> None:

@@ -1,14 +1,29 @@
-"""The certificate of a server: read from files, or made where there is none."""
+"""The certificate of a server: read from files, or made where there is none.
+
+Clients of several families agree on one form only: a certificate that is no authority, signed by an authority that they
+were told to trust. rustls refuses an authority's own certificate as that of a server, quiche one that signed itself.
+So what is made here is a small authority, and a certificate for this machine that it has signed.
+
+| file | what it holds | mode |
+|---|---|---|
+| `CA_NAME` | the authority's certificate: the file that clients trust | 644 |
+| `CA_KEY_NAME` | the authority's key: needed to renew, here and nowhere else | 600 |
+| `FILE_NAME` | the certificate that the server shows, and the authority's behind it | 644 |
+| `KEY_NAME` | the server's key | 600 |
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -17,16 +32,28 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+CA_NAME: Final = "quic-ca.pem"
+CA_KEY_NAME: Final = "quic-ca-key.pem"
 FILE_NAME: Final = "quic-certificate.pem"
 KEY_NAME: Final = "quic-key.pem"
-"""What `self_signed` makes: a certificate that clients are given, and the key to it, which nobody is."""
 
+_CA_LIFE: Final = timedelta(days=7300)
 _LIFE: Final = timedelta(days=825)
-# A daemon that runs for months should not end up with a certificate that ran out: a start renews it in good time.
-_RENEW: Final = timedelta(days=30)
+# A start renews a certificate that has less than this left, so that a daemon may run for so long without a restart.
+_RENEW: Final = timedelta(days=550)
+# A peer's clock may be behind ours.
+_BACKDATED: Final = timedelta(minutes=5)
 _NAMES: Final = ("localhost", "127.0.0.1", "::1")
+# A host may be called anything. In a certificate a name that is none of DNS can cost all others in it.
+_LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST_NAME: Final = re.compile(rf"(?=.{{1,253}}$)({_LABEL}\.)*(?!\d+$){_LABEL}")
+
+# By their names a start knows its own ones again.
+_AUTHORITY: Final = "streamd CA "
+_SELF_MADE: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+"""What earlier versions called a certificate that signed itself."""
 
 
 class CertificateError(ValueError):
@@ -62,42 +89,179 @@ class ServerCertificate:
         return cls(key, found[0], tuple(found[1:]), (key_path, certificate_path))
 
 
-def self_signed(directory: str, *, now: datetime | None = None) -> tuple[ServerCertificate, str]:
-    """A certificate that vouches for itself, and its file in a directory; for this machine only.
+class LocalCertificate(NamedTuple):
+    """A certificate that was made for this machine, or that somebody put in its place."""
 
-    The one that was made before is used again, so that clients can be told to trust it, unless it has run out or is
-    about to; the key stays the same.
+    certificate: ServerCertificate
+    trusted: str
+    """The file that clients have to trust."""
+    replaced: bool
+    """Whether it took the place of one that signed itself, as earlier versions made them: clients that trust that one
+    need the new file."""
+
+
+def local_certificate(directory: str, *, now: datetime | None = None) -> LocalCertificate:
+    """The certificate for this machine that is in a directory, with its authority; made where it is not there.
+
+    The authority stays the same, so that clients are told once to trust it. The certificate that it signs is renewed
+    in good time, and when this machine has another name. One that this function did not make is used and never
+    touched. CertificateError where a file is damaged: clients may trust what was in it.
     """
-    path, key_path = os.path.join(directory, FILE_NAME), os.path.join(directory, KEY_NAME)
-    now = now or datetime.now(UTC)
-    if os.path.exists(path):
-        known = ServerCertificate.read(key_path, path)
-        if known.certificate.not_valid_after_utc - now > _RENEW:
-            return known, path
-        key = known.key
-    else:
-        # The key first: a certificate without one would be a riddle to the next start, a key alone is made anew.
+    return _Local(directory, now or datetime.now(UTC)).certificate()
+
+
+class _Local:
+    """The four files of one directory."""
+
+    def __init__(self, directory: str, now: datetime) -> None:
+        self._now = now
+        self._directory = directory
+        self._ca, self._ca_key, self._path, self._key = (
+            os.path.join(directory, name) for name in (CA_NAME, CA_KEY_NAME, FILE_NAME, KEY_NAME)
+        )
+
+    def certificate(self) -> LocalCertificate:
+        shown = ServerCertificate.read(self._key, self._path) if os.path.exists(self._path) else None
+        if shown is not None and not (_is_self_made(shown.certificate) or _is_issued(shown.certificate)):
+            return LocalCertificate(shown, self._path, replaced=False)
+        authority = self._authority()
+        if shown is None or not self._is_good(shown.certificate, authority):
+            self._write_certificate(shown)
+        replaced = shown is not None and _is_self_made(shown.certificate)
+        return LocalCertificate(ServerCertificate.read(self._key, self._path), self._ca, replaced)
+
+    def _authority(self) -> x509.Certificate:
+        """The authority's certificate, made or renewed where that is due. Its key stays, so older copies go on."""
+        if not os.path.exists(self._ca):
+            # The key first: a certificate without one would be a riddle to the next start, a key alone is made anew.
+            name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{_AUTHORITY}{os.urandom(8).hex()}")])
+            self._write_authority(self._make_key(self._ca_key), name)
+        certificate = _read_certificate(self._ca)
+        # What it signs must not outlive it.
+        if certificate.not_valid_after_utc - self._now < _LIFE:
+            key = ServerCertificate.read(self._ca_key, self._ca).key
+            self._write_authority(key, certificate.subject)
+            certificate = _read_certificate(self._ca)
+        return certificate
+
+    def _is_good(self, certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+        """Whether a certificate can be shown for as long as a daemon may run."""
+        return (
+            _is_signed_by(certificate, authority)
+            and certificate.not_valid_after_utc - self._now > _RENEW
+            and certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == _own_names()
+        )
+
+    def _make_key(self, path: str) -> Any:
         key = ec.generate_private_key(ec.SECP256R1())
-        _write(key_path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
-    _write(path, _make(key, now), 0o644)
-    return ServerCertificate.read(key_path, path), path
+        self._write(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
+        return key
+
+    def _write_authority(self, key: Any, name: x509.Name) -> None:
+        builder = self._builder(name, name, key, _CA_LIFE)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+        self._write(self._ca, builder.sign(key, SHA256()).public_bytes(Encoding.PEM), 0o644)
+
+    def _write_certificate(self, before: ServerCertificate | None) -> None:
+        """Sign a certificate, for the same key where there is one: there is never one without its key."""
+        authority = ServerCertificate.read(self._ca_key, self._ca)
+        key = self._make_key(self._key) if before is None else before.key
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "streamd")])
+        issuer = authority.certificate
+        builder = self._builder(name, issuer.subject, key, _LIFE)
+        identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        for extension, critical in (
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+            (_usage(signs_certificates=False), True),
+            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+            (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), False),
+            (_own_names(), False),
+        ):
+            builder = builder.add_extension(extension, critical=critical)
+        signed = builder.sign(authority.key, SHA256())
+        self._write(self._path, b"".join([each.public_bytes(Encoding.PEM) for each in (signed, issuer)]), 0o644)
+
+    def _builder(self, name: x509.Name, issuer: x509.Name, key: Any, life: timedelta) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._now - _BACKDATED)
+            .not_valid_after(self._now + life)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        )
+
+    def _write(self, path: str, data: bytes, mode: int) -> None:
+        """Put a file there whole or not at all, with this mode from the first moment on."""
+        beside = f"{path}.new"
+        try:
+            os.unlink(beside)
+        except FileNotFoundError:
+            pass
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(beside, path)
+        # The directory too: after a power cut a certificate could be there without its key.
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def _make(key: Any, now: datetime) -> bytes:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + _LIFE)
-        .add_extension(x509.SubjectAlternativeName([_general_name(each) for each in _NAMES]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, SHA256())
+def _read_certificate(path: str) -> x509.Certificate:
+    try:
+        with open(path, "rb") as file:
+            return x509.load_pem_x509_certificate(file.read())
+    except ValueError as error:
+        raise CertificateError(f"{path}: {str(error).splitlines()[0]}")
+
+
+def _is_issued(certificate: x509.Certificate) -> bool:
+    """Whether an authority that was made here signed this, maybe one that is gone."""
+    names = certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return bool(names) and str(names[0].value).startswith(_AUTHORITY)
+
+
+def _is_self_made(certificate: x509.Certificate) -> bool:
+    """Whether an earlier version made this."""
+    return certificate.subject == certificate.issuer == _SELF_MADE and _is_signed_by(certificate, certificate)
+
+
+def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, TypeError, ValueError):
+        return False
+    return True
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """What a key is for: to sign certificates, or else handshakes."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
     )
-    return certificate.public_bytes(Encoding.PEM)
+
+
+def _own_names() -> x509.SubjectAlternativeName:
+    """By what clients reach this machine."""
+    host = socket.gethostname().lower()
+    names = [*_NAMES, host] if _HOST_NAME.fullmatch(host) and host not in _NAMES else _NAMES
+    return x509.SubjectAlternativeName([_general_name(name) for name in names])
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -105,18 +269,3 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _write(path: str, data: bytes, mode: int) -> None:
-    """Put a file there whole or not at all, with this mode from the first moment on."""
-    beside = f"{path}.new"
-    try:
-        os.unlink(beside)
-    except FileNotFoundError:
-        pass
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(beside, path)

@@ -229,7 +229,9 @@ class Connection:
             asked, self._asked = self._asked, {}
             for stream in asked:
                 self._check(stream)
-        if self._closes_when_idle and self.is_idle:
+        if self._closes_when_idle and self.is_idle and self.is_active and self._ending is None:
+            # The codes that its streams ended with go first: with the end of a connection nothing else is sent.
+            self._datagrams.transmit(self._quic.datagrams_to_send(self._clock.seconds()))
             self.close()
         ended = self._quic.ended
         if ended is not None or self._ending is not None:

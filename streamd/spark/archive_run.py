@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from streamd.client import StorageRefused
 from streamd.spark.archive_files import ArchiveError, Files
 from streamd.spark.archive_hadoop import HadoopFiles
 from streamd.spark.archive_location import files_of
@@ -161,8 +162,17 @@ class _Group:
     def move(self, id: int, position: int) -> None:
         """Put it there."""
         name = self.name
-        if name is not None:
+        if name is None:
+            return
+        try:
             self._connection.run(lambda client: client.set_group(id, name, position))
+        except StorageRefused as error:
+            if error.reason != "NotAllowed":
+                raise
+            raise ArchiveError(
+                f"no rule of access lets this archive say how far it is ({error}): a rule that fits it has to have "
+                f'groups = ["{name}"] beside read, see docs/security.md'
+            ) from error
 
     def close(self) -> None:
         """Hang up."""

@@ -42,7 +42,8 @@ def write_by_spark(spark: SparkSession, files: HadoopFiles, jobs: Sequence[Job])
     session.dataSource.register(RangeSource)
     threads = min(spark.sparkContext.defaultParallelism, len(jobs), _AT_ONCE_MAX)
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(partial(_carry_out, session, files), jobs))
+        failures = list(pool.map(partial(_carry_out, session, files), jobs))
+    return [_judged(job, failure) for job, failure in zip(jobs, failures, strict=True)]
 
 
 def _like(spark: SparkSession) -> SparkSession:
@@ -54,10 +55,11 @@ def _like(spark: SparkSession) -> SparkSession:
     return session
 
 
-def _carry_out(session: SparkSession, files: HadoopFiles, job: Job) -> Done:
+def _carry_out(session: SparkSession, files: HadoopFiles, job: Job) -> PySparkException | None:
+    """Write one file, in a thread of the pool; the failure of Spark's query where there is one."""
     file = job.output.file
     if is_written(files, file):
-        return Done(job.topic)
+        return None
     made = files.beside(file.path)
     try:
         _rows(session, files, job).write.option("compression", "zstd").parquet(files.url(made))
@@ -65,14 +67,21 @@ def _carry_out(session: SparkSession, files: HadoopFiles, job: Job) -> Done:
         # What may be there is not whole.
         files.delete(file.path)
         files.rename(f"{made}/{name}", file.path)
-    except PySparkException:
-        gone = _gone(job)
-        if not gone:
-            raise
-        return Done(job.topic, gone)
+    except PySparkException as failure:
+        return failure
     finally:
         files.delete(made)
-    return Done(job.topic)
+    return None
+
+
+def _judged(job: Job, failure: PySparkException | None) -> Done:
+    """What came of a file. Storage is for one thread, so it is asked for here and not in the pool."""
+    if failure is None:
+        return Done(job.topic)
+    gone = _gone(job)
+    if not gone:
+        raise failure
+    return Done(job.topic, gone)
 
 
 def _rows(session: SparkSession, files: HadoopFiles, job: Job) -> DataFrame:

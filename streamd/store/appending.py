@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from struct import pack
 from typing import Any, Final, NamedTuple
 
@@ -251,26 +252,27 @@ class Appending:
             ids = [segment.id for segment in segments[first : first + _FANOUT_IDS_MAX]]
             commit.add(Entry(Kind.FANOUT, count=len(ids), body=pack(f"<{len(ids)}Q", *ids)))
 
-    def broadcast(self, batch: Batch, *, without: Iterable[Segment] = (), tag: int = 0) -> Deferred[None]:
+    def broadcast(self, batch: Batch, *, without: Iterable[Segment] = (), tag: int = 0) -> Deferred[bool]:
         """Append the same records to all numbered segments that there are now, but for these and sealed ones.
 
-        Their bytes are written once, it is atomic, and costs the same however many segments there are.
+        Their bytes are written once, it is atomic, and costs the same however many segments there are. Fires with
+        whether any segment received them: where none does, nothing is stored.
         """
         self._check_writable()
         if batch.size + 4 * batch.count > REQUEST_BYTES_MAX:
             raise RequestTooLarge(f"{batch.size} bytes in one append, {REQUEST_BYTES_MAX} at most")
-        if not batch.count or not self._has_numbered():
-            return self._pipeline.acknowledge(None, settled=True)
-        commit = self._pipeline.gathering
-        broadcast = self._segments.broadcast
-        if not broadcast.id:
-            broadcast.id = commit.next_sequence
-            commit.add(Entry(Kind.CREATE, broadcast.id, count=BROADCASTS, body=NUMBERED.encode()))
         left_out = [
             (each, each.next_number, each.next_offset)
             for each in dict.fromkeys(without)
             if isinstance(each, Numbered) and not each.claimed_sealed and not each.claimed_deleted
         ]
+        if not batch.count or not self._has_receiver({segment for segment, _, _ in left_out}):
+            return self._pipeline.acknowledge(False, settled=True)
+        commit = self._pipeline.gathering
+        broadcast = self._segments.broadcast
+        if not broadcast.id:
+            broadcast.id = commit.next_sequence
+            commit.add(Entry(Kind.CREATE, broadcast.id, count=BROADCASTS, body=NUMBERED.encode()))
         before = (broadcast.next_number, broadcast.next_offset)
         commit.barrier(broadcast)
         self._place(commit, broadcast, batch, tag)
@@ -283,13 +285,14 @@ class Appending:
             ids = [segment.id for segment, _, _ in left_out[first : first + _FANOUT_IDS_MAX]]
             body = pack(f"<{len(ids)}Q", *ids)
             commit.add(Entry(Kind.LEFT_OUT, number=records, offset=taken, count=len(ids), body=body))
-        return self._pipeline.wait(None)
+        return self._pipeline.wait(True)
 
-    def _has_numbered(self) -> bool:
-        """Whether there is anybody to broadcast to; who is just being created counts."""
-        pending = self._pipeline.names.items()
-        return bool(self._segments.numbered) or any(
-            segment is not None and not hidden and name.startswith(NUMBERED) for (hidden, name), segment in pending
+    def _has_receiver(self, without: set[Numbered]) -> bool:
+        """Whether any segment but these receives a broadcast; one whose creation is pending does."""
+        pending = (each for each in self._pipeline.names.values() if isinstance(each, Numbered))
+        return any(
+            not segment.claimed_sealed and not segment.claimed_deleted and segment not in without
+            for segment in chain(self._segments.receiving, pending)
         )
 
     def _place(self, commit: Commit, segment: Segment, batch: Batch, tag: int) -> Appended:

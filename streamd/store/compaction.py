@@ -62,17 +62,23 @@ class Compaction(ProcessProtocol):
         store.on_closed_file(self._ask)
 
     def start(self) -> None:
-        """Start the process, and have it fold what is there."""
+        """Start the process, and have it fold what is there. Where no process can be had, try again later."""
+        self._restart = None
         if self._phase is Phase.STOPPING:
             return
         # The same modules as here, wherever they were found.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         command = [sys.executable, "-m", "streamd.store.compactor", os.path.abspath(self._directory)]
+        try:
+            self._reactor.spawnProcess(self, command[0], command, env=environment)
+        except Exception as error:
+            # No descriptors, no memory, no processes: any of these may be there again in a moment.
+            self.counted.failures += 1
+            self._start_later(f"the compactor can't be started ({error})")
+            return
         self._phase = Phase.RUNNING
         self._asked = 0
-        self._restart = None
         self.counted.starts += 1
-        self._reactor.spawnProcess(self, command[0], command, env=environment)
         self._ask()
 
     @property
@@ -100,7 +106,13 @@ class Compaction(ProcessProtocol):
             self._asked = file
             self.transport.write(b"fold %d\n" % file)
             if self._watch is None:
-                self._watch = self._reactor.callLater(_SILENT_SECONDS_MAX, self._silent)
+                self._watch_on()
+
+    def _watch_on(self) -> None:
+        """Wait for the next message for as long as a fold is owed, whatever the last one was about."""
+        self._unwatch()
+        if self._asked > self._folded:
+            self._watch = self._reactor.callLater(_SILENT_SECONDS_MAX, self._silent)
 
     def _silent(self) -> None:
         self._watch = None
@@ -132,9 +144,9 @@ class Compaction(ProcessProtocol):
         *lines, self._output = (self._output + data).split(b"\n")
         for line in lines:
             self._heard(json.loads(line))
+        self._watch_on()
 
     def _heard(self, said: dict[str, Any]) -> None:
-        self._unwatch()
         if "folded" in said:
             self._delay = _RESTART_SECONDS
             self._folded = said["folded"]
@@ -167,11 +179,11 @@ class Compaction(ProcessProtocol):
             if self._ended is not None:
                 self._ended.callback(None)
             return
+        self._start_later(f"the compactor ended ({reason.getErrorMessage()})")
+
+    def _start_later(self, reason: str) -> None:
+        """Start the next one after a pause that grows as long as nothing gets done."""
         self._phase = Phase.WAITING
-        self._log.warn(
-            "the compactor ended ({reason}), the next starts in {seconds} s",
-            reason=reason.getErrorMessage(),
-            seconds=self._delay,
-        )
+        self._log.warn("{reason}, the next starts in {seconds} s", reason=reason, seconds=self._delay)
         self._restart = self._reactor.callLater(self._delay, self.start)
         self._delay = min(self._delay * 2, _RESTART_SECONDS_MAX)

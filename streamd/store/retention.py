@@ -12,11 +12,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Cooperator, LoopingCall
+from twisted.internet.task import Cooperator, SchedulerStopped
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from streamd.metrics import RetentionCounts
+from streamd.loop import Loop
+from streamd.metrics import LoopCounts, RetentionCounts
 from streamd.settings import RetentionRule
 from streamd.store.errors import StoreError
 from streamd.store.segment import Segment
@@ -44,6 +45,7 @@ class Retention:
         hidden_seconds_max: float,
         clock: Any,
         now: Callable[[], float],
+        loops: LoopCounts | None = None,
     ) -> None:
         self._store = store
         self._interval_seconds = interval_seconds
@@ -51,9 +53,7 @@ class Retention:
         self._clock = clock
         self._now = now
         self._cooperator = Cooperator(scheduler=lambda call: clock.callLater(0, call))
-        self._loop: Any = LoopingCall(self.sweep)
-        self._loop.clock = clock
-        self._running: Deferred[Any] | None = None
+        self._loop = Loop("retention", self._tick, clock, loops)
         self._asked: dict[int, float] = {}
         """When to look for old records in a segment again."""
         self._read: dict[int, float] = {}
@@ -77,12 +77,11 @@ class Retention:
     def start(self) -> None:
         """Begin, after one interval."""
         self._since = self._now()
-        self._running = self._loop.start(self._interval_seconds, now=False)
+        self._loop.start(self._interval_seconds, now=False)
 
     def stop(self) -> None:
         """Leave it at that."""
-        if self._loop.running:
-            self._loop.stop()
+        self._loop.stop()
         self._cooperator.stop()
 
     def rule(self, name: str) -> RetentionRule | None:
@@ -93,6 +92,10 @@ class Retention:
         """Somebody reads it, in a protocol where that keeps a segment as a write does."""
         if self._idle_seconds_max:
             self._read[segment.id] = self._now()
+
+    def _tick(self) -> Deferred[None]:
+        # `stop` ends a sweep in the middle.
+        return self.sweep().addErrback(lambda failure: failure.trap(SchedulerStopped) and None)
 
     def sweep(self) -> Deferred[None]:
         """Look at every segment once; fires when all is on disk."""
@@ -108,24 +111,37 @@ class Retention:
         long_ago = self._now() - self._idle_seconds_max
         self._read = {id: read for id, read in self._read.items() if read > long_ago}
         for segment in self._store.hidden_segments():
-            yield self._expire(segment, self._hidden_seconds_max)
-        yield from self._trim_broadcasts()
-        if not self._rules:
-            return
-        for name in self._store.names():
-            rule = self.rule(name)
-            if rule is None:
-                yield None
-                continue
-            try:
-                segment = self._store.find(name)
-            except StoreError:
-                continue
-            idle_seconds_max = rule.idle_seconds_max
-            was_read = self._read.get(segment.id, self._since) > self._now() - idle_seconds_max
-            if was_read or droppable(segment, rule) < segment.number:
-                idle_seconds_max = 0.0
-            yield self._expire(segment, idle_seconds_max) or self._trim(segment, rule)
+            yield self._guard(self._expire, segment, self._hidden_seconds_max)
+        try:
+            yield from self._trim_broadcasts()
+        except Exception:
+            self._loop.failed(Failure())
+        for name in self._store.names() if self._rules else ():
+            yield self._guard(self._apply, name)
+
+    def _guard(self, work: Callable[..., Deferred[None] | None], *args: Any) -> Deferred[None] | None:
+        """Do something for one segment. Whatever goes wrong with that one, the others have their turn."""
+        try:
+            done = work(*args)
+        except Exception:
+            self._loop.failed(Failure())
+            return None
+        return None if done is None else done.addErrback(self._loop.failed)
+
+    def _apply(self, name: str) -> Deferred[None] | None:
+        """Do for a segment what its rule says."""
+        rule = self.rule(name)
+        if rule is None:
+            return None
+        try:
+            segment = self._store.find(name)
+        except StoreError:
+            return None
+        idle_seconds_max = rule.idle_seconds_max
+        was_read = self._read.get(segment.id, self._since) > self._now() - idle_seconds_max
+        if was_read or droppable(segment, rule) < segment.number:
+            idle_seconds_max = 0.0
+        return self._expire(segment, idle_seconds_max) or self._trim(segment, rule)
 
     def _trim_broadcasts(self) -> Iterator[Deferred[None] | None]:
         """Drop what was broadcast and every segment that received it has truncated, or is gone."""
@@ -140,7 +156,8 @@ class Retention:
                 if needed <= broadcasts.first_number:
                     return
             yield None
-        yield self._store.trim_broadcasts(needed).addErrback(self._refused, broadcasts)
+        trimmed = self._store.trim_broadcasts(needed).addErrback(self._refused, broadcasts)
+        yield trimmed.addErrback(self._loop.failed)
 
     def _expire(self, segment: Segment, idle_seconds_max: float) -> Deferred[None] | None:
         if not idle_seconds_max or segment.modified >= self._before(idle_seconds_max):

@@ -27,6 +27,8 @@ class Segments:
         self.by_name: dict[str, Segment] = {}
         self.numbered: dict[str, Numbered] = {}
         """Those of `by_name` whose name is a number behind a prefix: some protocols want all of these at once."""
+        self.receiving: set[Numbered] = set()
+        """Those of them that are not sealed, and so receive broadcasts."""
         self.hidden: dict[str, Segment] = {}
         """Hidden segments, which have names of their own."""
         self.grouped: set[Segment] = set()
@@ -80,6 +82,7 @@ class Segments:
             segment = self._segment(header.segment)
             if kind == Kind.SEAL and isinstance(segment, Numbered):
                 segment.freeze(file)
+                self.receiving.discard(segment)
                 self.by_file.setdefault(file, set()).add(segment)
             if segment is not self.broadcast:
                 # For those who follow it, this is when something was last broadcast.
@@ -170,6 +173,8 @@ class Segments:
             self.grouped.add(segment)
         if isinstance(segment, Numbered):
             self.numbered[segment.name] = segment
+            if not segment.sealed:
+                self.receiving.add(segment)
 
     def drop_files(self, file: int) -> list[int]:
         """Do not count journal files up to this one any more; returns which those were."""
@@ -217,6 +222,8 @@ class Segments:
             segment.index = None
             self.grouped.discard(segment)
             del self.by_id[segment.id]
+            if isinstance(segment, Numbered):
+                self.receiving.discard(segment)
             names = self.names_of(segment)
             if names.get(segment.name) is segment:
                 del names[segment.name]

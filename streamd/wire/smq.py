@@ -27,6 +27,8 @@ assert _PUSH_HEADER.size == 14
 
 PUSH: Final = 0
 PULL: Final = 1
+GOODBYE: Final = 0xFF
+"""What the public client says before it goes, with a size of 0."""
 SUCCESS: Final = 0
 EMPTY_QUEUE: Final = 2
 
@@ -81,7 +83,14 @@ class Pull(NamedTuple):
     reads: bool = True
 
 
-Request = Push | BadPush | Pull
+class Goodbye(NamedTuple):
+    """The peer goes: nothing that follows counts."""
+
+    size: int = 64
+    reads: bool = True
+
+
+Request = Push | BadPush | Pull | Goodbye
 
 
 class SmqCodec:
@@ -92,6 +101,7 @@ class SmqCodec:
         self._rest = bytearray()
         self._skip = 0
         self._wanted = HEADER.size
+        self._gone = False
         self.error: WireError | None = None
 
     @property
@@ -103,6 +113,8 @@ class SmqCodec:
         """The requests that `data` completes."""
         if self.error is not None:
             raise self.error
+        if self._gone:
+            return []
         if self._rest:
             self._rest += data
             if len(self._rest) < self._wanted:
@@ -110,6 +122,14 @@ class SmqCodec:
                 return []
             data = bytes(self._rest)
             self._rest = bytearray()
+        if not self._skip:
+            # One request and nothing else: what most clients send, one after the other.
+            if data == PULL_REQUEST:
+                return [Pull(1)]
+            body = len(data) - HEADER.size
+            if MESSAGE.size <= body <= self._body_bytes_max and HEADER.unpack_from(data) == (PUSH, body):
+                self._wanted = HEADER.size
+                return [self._pushes(data, 0)[0]]
         return self._merge(self._parse(data))
 
     def _parse(self, data: bytes) -> Iterator[Request]:
@@ -123,8 +143,8 @@ class SmqCodec:
         self._wanted = HEADER.size
         while at + HEADER.size <= end:
             action, size = HEADER.unpack_from(data, at)
-            if action not in (PUSH, PULL):
-                self.error = _unknown(action)
+            if action > PULL:
+                yield from self._end(action)
                 return
             if size > self._body_bytes_max:
                 self.error = TooLarge(f"a body of {size} bytes is over the limit of {self._body_bytes_max}")
@@ -157,10 +177,18 @@ class SmqCodec:
                 yield request
         if at < end:
             if data[at] > PULL:
-                # The public client says goodbye with one such byte, and nothing behind it.
-                self.error = _unknown(data[at])
+                # Its first byte says it all.
+                yield from self._end(data[at])
                 return
             self._rest += data[at:]
+
+    def _end(self, action: int) -> Iterator[Request]:
+        """What no request begins with: the peer goes, or it breaks the protocol."""
+        if action == GOODBYE:
+            self._gone = True
+            yield Goodbye()
+        else:
+            self.error = WireError(f"action {action} is neither push nor pull")
 
     def _pushes(self, data: bytes, at: int) -> tuple[Request, int]:
         """The whole pushes of one type from here on, in a tight loop, and where they end."""
@@ -215,10 +243,6 @@ class SmqCodec:
         return merged
 
 
-def _unknown(action: int) -> WireError:
-    return WireError(f"action {action} is neither push nor pull")
-
-
 def _same_pushes(data: bytes, at: int, size: int, frames: int) -> Iterator[Request]:
     """The messages of frames with the same header."""
     length = size - MESSAGE.size
@@ -244,8 +268,12 @@ def _pushed(kind: int, messages: list[bytes]) -> Push:
 
 
 def _is_strings(message: bytes, count: int) -> bool:
-    """Whether a message is just `count` elements that end with a NUL."""
-    return message.count(b"\0") == count and (message.endswith(b"\0") if count else not message)
+    """Whether a message is just `count` elements that end with a NUL.
+
+    The public library tells the low byte of their number: that is taken for the number too.
+    """
+    elements = message.count(b"\0")
+    return count in (elements, elements & 0xFF) and (message.endswith(b"\0") if elements else not message)
 
 
 def fits(kind: int, count: int, data: bytes) -> bool:

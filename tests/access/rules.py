@@ -16,9 +16,9 @@ RIG_ADDRESS = "192.168.1.1"
 """Where the rig's peers are."""
 
 
-def rule(*allow: str, who: str = "anyone", topics: tuple[str, ...] = ("*",), **limits: float) -> AccessRule:
+def rule(*allow: str, who: str = "anyone", topics: tuple[str, ...] = ("*",), **more: object) -> AccessRule:
     """A rule, for anyone and all topics where nothing else is said."""
-    return AccessRule(who=who, allow=allow, topics=topics, **limits)  # type: ignore[arg-type]
+    return AccessRule(who=who, allow=allow, topics=topics, **more)  # type: ignore[arg-type]
 
 
 NOBODY = rule("read", who="user:0")

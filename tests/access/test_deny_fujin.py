@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import pack
 
-from streamd.protocols.fujin import _ACTIONS, FujinFactory
+from streamd.protocols.fujin import _ACTIONS, FujinFactory, configure
 from streamd.settings import AccessRule
 from streamd.wire import fujin
 from streamd.wire import fujin_client as client
@@ -129,7 +129,7 @@ class ReaderTests(FujinCase):
             for rules in ([NOBODY], [rule("write", "create", "admin")], [rule("read", topics=("manual",))]):
                 self.put(*rules)
                 peer = self.rig.connect()
-                text = "you may not do that with a"
+                text = "you may not do that with manual"
                 expected = replies.reader_connected(False, 0, Code.NOT_ALLOWED, text)
                 self.assertEqual(peer.ask(client.connect_reader("manual", consumer=consumer)), expected)
                 self.assertTrue(peer.closed)
@@ -142,7 +142,7 @@ class ReaderTests(FujinCase):
     def test_create(self) -> None:
         """A reader makes its topic only where it may."""
         self.put(rule("read"))
-        expected = replies.reader_connected(False, 0, Code.NOT_ALLOWED, "you may not do that with a")
+        expected = replies.reader_connected(False, 0, Code.NOT_ALLOWED, "you may not do that with manual")
         self.assertEqual(self.rig.connect().ask(client.connect_reader("manual", consumer=True)), expected)
         self.assertEqual(self.rig.store.names(), [])
         self.put(rule("read", "create"))
@@ -171,10 +171,40 @@ class ReaderTests(FujinCase):
         peer = self.connected()
         peer.ask(client.fetch(1))
         self.put(NOBODY)
-        self.assertEqual(peer.ask(ack(1, 0)), refused(Reply.ACKNOWLEDGED, "a", 1))
-        self.assertEqual(peer.ask(ack(2, 0, back=True)), refused(Reply.GIVEN_BACK, "a", 2))
+        self.assertEqual(peer.ask(ack(1, 0)), refused(Reply.ACKNOWLEDGED, "manual", 1))
+        self.assertEqual(peer.ask(ack(2, 0, back=True)), refused(Reply.GIVEN_BACK, "manual", 2))
         self.put(rule("read"))
         self.assertEqual(peer.ask(ack(3, 0)), acked(3))
+
+    def test_alias(self) -> None:
+        """No refusal tells a reader which topic its name stands for, whatever it is refused for."""
+        alias = {"alias": {"topic": "secret", "group": "g", "auto_commit": False}}
+
+        def refusal(asked: bytes, *rules: AccessRule, create: bool = True) -> None:
+            self.put(*rules)
+            factory = FujinFactory(self.rig.core, configure({"readers": alias, "auto_create": create}))
+            told = self.rig.connect(factory).ask(client.connect_reader("alias", consumer=True) + asked)
+            self.assertEqual(sum(self.rig.load.refusals.values()), 1, told)
+            self.assertNotIn(b"secret", told)
+            self.rig.load.traffic_of("fujin").requests_refused.clear()
+
+        for rules in ([NOBODY], [rule("read")], [rule("read", "create", topics_max=1)]):
+            self.topic(f"other {len(self.rig.store)}")
+            refusal(b"", *rules)
+        refusal(b"", create=False)
+        for back in (False, True):
+            for lose in (lambda: self.put(NOBODY), lambda: self.rig.store.delete(self.rig.store.find("secret"))):
+                self.put()
+                self.topic("secret", b"x")
+                factory = FujinFactory(self.rig.core, configure({"readers": alias}))
+                peer = self.rig.connect(factory)
+                peer.ask(client.connect_reader("alias", consumer=True) + client.fetch(1))
+                lose()
+                self.rig.run()
+                self.assertNotIn(b"secret", peer.ask(ack(1, 0, back=back)))
+                if "secret" in self.rig.store.names():
+                    self.rig.store.delete(self.rig.store.find("secret"))
+                    self.rig.run()
 
     def test_rate(self) -> None:
         """A subscriber is pushed to at the rate of its rule, and gets everything."""

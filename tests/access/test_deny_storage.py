@@ -42,7 +42,7 @@ class DenyTests(StorageCase):
             Command(storage.FindRecord, (s, By.NUMBER, 0), "read"),
             Command(storage.SplitRecords, (s, 0, 2, 2), "read"),
             Command(storage.GetGroup, (s, "g"), "read"),
-            Command(storage.SetGroup, (s, "g", 1), "read"),
+            Command(storage.SetGroup, (s, "g", 1), "admin"),
             Command(storage.GetLevel, (s, OTHER), "read write admin"),
             Command(storage.AppendRecords, (h, 1, Batch.of([b"x"])), "write"),
             Command(storage.PublishSegments, ([], [LevelChange(s, OTHER, 0, 1)]), "write"),

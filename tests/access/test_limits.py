@@ -28,7 +28,7 @@ class RuleLimitTests(RuledCase):
         for _ in range(5):
             peer.send(b">" + b"x" * 20 + b"\n")
         rig.release()
-        # Each takes its bytes and 8 more, and the last of them fits by its bytes.
+        # Each takes its bytes and 8 more.
         self.assertEqual(peer.take(), b"+\n" * 3 + _DENIED * 2)
         self.assertEqual(rig.load.refusals["topic_bytes"], 2)
         self.assertEqual(peer.ask(b"%2\n"), b"+\n")

@@ -13,7 +13,7 @@ from twisted.trial.unittest import TestCase
 
 from streamd.client import ConnectionLost, Refused
 from streamd.client.fujin import FujinClient, Message, Writer
-from streamd.quic.certificate import FILE_NAME
+from streamd.quic.certificate import CA_NAME
 from streamd.quic.client import Trust
 from tests.daemon import Daemon
 from tests.protocols.test_fujin_quic import asynchronous
@@ -49,7 +49,7 @@ class FujinClientTests(TestCase):
         self.daemon.start()
 
     def client(self, **options: Any) -> FujinClient:
-        trust = Trust((self.daemon.directory / "data" / FILE_NAME).read_bytes())
+        trust = Trust((self.daemon.directory / "data" / CA_NAME).read_bytes())
         return FujinClient(f"127.0.0.1:{self.daemon.port('fujin')}", reactor=self.reactor, trust=trust, **options)
 
     @asynccontextmanager

@@ -203,3 +203,35 @@ class SlowTests(SiteCase):
             self.rig.run()
         self.assertLess(len(self.watch("/events").take()), 64 << 10)
         self.assertLess(len(self.watch("/events?segment=large").take()), 64 << 10)
+
+
+class FailingTests(SiteCase):
+    """Something that nobody foresaw: what is counted of a protocol is not what it should be."""
+
+    def test_samples(self) -> None:
+        """A sample that can't be taken is counted, and the next ones are taken."""
+        page = self.watch("/events?segment=a")
+        self.rig.advance(2)
+        self.rig.load.traffic["broken"] = None  # type: ignore[assignment]
+        self.rig.advance(3)
+        del self.rig.load.traffic["broken"]
+        self.rig.advance(2)
+        taken = [sample.number for sample in self.site._sampler.taken]
+        self.assertEqual(taken, [1, 2, 3, 4])
+        self.assertEqual(len(self.flushLoggedErrors(AttributeError)), 1)
+        self.assertIn('streamd_loop_failures_total{loop="sampling"} 3.0', self.ask("/metrics").text)
+        self.assertFalse(page.transport.disconnecting)
+
+    def test_page(self) -> None:
+        """A page whose events can't be told is closed, once, and asks again; the others see no difference."""
+        page, other = self.watch("/events"), self.watch("/events?segment=a")
+        self.rig.load.traffic["broken"] = None  # type: ignore[assignment]
+        self.rig.advance(3)
+        self.assertTrue(page.transport.disconnecting)
+        page.leave()
+        del self.rig.load.traffic["broken"]
+        self.rig.advance(1)
+        self.assertEqual(len(other.events()), 5)
+        self.assertEqual(len(self.watch("/events").events()), 1)
+        self.assertIn('streamd_loop_failures_total{loop="events"} 1.0', self.ask("/metrics").text)
+        self.assertEqual(len(self.flushLoggedErrors(AttributeError)), 2)  # the sampler's too

@@ -235,7 +235,8 @@ class FormTests(MetricsCase):
             for sample in family.samples:
                 if family.type == "counter":
                     self.assertTrue(sample.name.endswith("_total"), sample.name)
-                self.assertLessEqual(set(sample.labels), {"protocol", "reason", "result", "le", "version", "python"})
+                known = {"protocol", "reason", "result", "le", "loop", "version", "python"}
+                self.assertLessEqual(set(sample.labels), known)
         promtool = shutil.which("promtool")
         if promtool is not None:
             command = [promtool, "check", "metrics"]

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from twisted.internet.error import ProcessDone
+from twisted.python.failure import Failure
+
 from streamd.batch import Batch
 from streamd.http.health import reason_not_ready
 from streamd.http.site import HttpSite
-from streamd.store import StoreReadOnly
+from streamd.store import StoreReadOnly, pipeline
+from streamd.store.compaction import Compaction
 from streamd.store.usage import Usage
 from tests.http.case import SiteCase
+from tests.store.inline import Compactor
+from tests.store.test_compactor import Reactor
 
 EMPTY_DISK = Usage(0, 0, 0, 0, 0, 1 << 40, 1 << 40)
 
@@ -50,6 +56,30 @@ class HealthTests(SiteCase):
         needed = self.rig.store.file_bytes
         for free, reason in ((needed - 1, "the disk is full"), (needed, None)):
             self.assertEqual(reason_not_ready(self.rig.core, EMPTY_DISK._replace(free_bytes=free)), reason)
+
+    def test_no_compactor(self) -> None:
+        """It is not ready while writers wait for a compactor that can't be started."""
+        self.patch(pipeline, "UNFOLDED_ENTRIES_MAX", 1)
+        reactor = Reactor()
+        reactor.error = OSError(24, "Too many open files")
+        store = self.rig.store
+        store.compaction = Compaction(store, self.rig.directory, reactor)
+        store.compaction.start()
+        (segment,) = self.create("a")
+        self.assertEqual(self.ask("/readyz").status, 200)
+        for _ in range(3):
+            store.append(segment, Batch.of([b"x" * 800_000]))
+            self.rig.run()
+        self.assertTrue(store.waits_for_fold)
+        answer = self.ask("/readyz")
+        self.assertEqual((answer.status, answer.text), (503, "writers wait for the compactor, which does not run\n"))
+        reactor.error = None
+        reactor.advance(1)
+        self.assertEqual(self.ask("/readyz").status, 200)
+        # So that the store closes.
+        store.compaction.processEnded(Failure(ProcessDone(0)))
+        Compactor(self.rig.disk, store, self.rig.directory).fold()
+        self.rig.run()
 
     def test_not_serving(self) -> None:
         """Before all endpoints are up, and when the daemon is about to end, it is not ready."""

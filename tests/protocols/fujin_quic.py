@@ -97,15 +97,15 @@ class Stream(Protocol):
 
 
 class Pong(Protocol):
-    """Answers a ping; counts them."""
+    """Answers a ping as its client does; counts them."""
 
     factory: Client
     transport: Any
 
     def dataReceived(self, data: bytes) -> None:
         self.factory.pings += data
-        if self.factory.answers:
-            self.transport.write(data)
+        if self.factory.pong:
+            self.transport.write(self.factory.pong)
             self.transport.loseConnection()
 
 
@@ -114,8 +114,8 @@ class Client(Factory):
 
     noisy = False
 
-    def __init__(self, *, answers: bool = True) -> None:
-        self.answers = answers
+    def __init__(self, *, pong: bytes = client.PONG) -> None:
+        self.pong = pong
         self.pings = b""
         self.connection: Connection | None = None
 

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from streamd.quic.certificate import FILE_NAME, KEY_NAME, self_signed
+from streamd.quic.certificate import FILE_NAME, KEY_NAME
 from tests.daemon import Daemon
+from tests.quic.certificates import write_self_made
 
 
 def memory_bytes(pid: int, what: str = "VmRSS") -> int:
@@ -118,10 +119,10 @@ def wait_for_connections(daemon: Daemon, count: int) -> None:
 
 
 def write_certificate(path: str) -> None:
-    """A key and a certificate of its own for this machine, in one file."""
+    """A key and a certificate for this machine that signed itself, in one file."""
     directory = f"{path}.made"
     os.mkdir(directory)
-    self_signed(directory)
+    write_self_made(directory)
     with open(path, "wb") as file:
         for name in (KEY_NAME, FILE_NAME):
             with open(os.path.join(directory, name), "rb") as part:

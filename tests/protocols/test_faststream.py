@@ -72,6 +72,32 @@ class PacketTests(FastStreamCase):
         self.restart()
         self.assertEqual([self.peek(stream) for stream in (1, 2, 3)], [b"abd", b"aabc", b"bc"])
 
+    def test_counted(self) -> None:
+        """What somebody receives counts as appended, once; what nobody receives does not, and is not stored."""
+        traffic = self.rig.load.traffic_of("faststream")
+
+        def counted(asked: bytes) -> int:
+            before = traffic.appended_records
+            self.peer.send(asked)
+            return traffic.appended_records - before
+
+        nobody = [single(1, b"x"), multiple(b"x"), multiple(b"x", 1, 2), to_all(b"x"), all_except(b"x", 1, 2)]
+        self.assertEqual([counted(asked) for asked in nobody], [0] * len(nobody))
+        self.peer.send(one(CREATE, 1) + one(CREATE, 2))
+        somebody = [single(1, b"x"), multiple(b"x", 2, 1), to_all(b"x"), all_except(b"x", 1)]
+        self.assertEqual([counted(asked) for asked in somebody], [1] * len(somebody))
+        self.assertEqual(counted(all_except(b"x", 2, 1, 7)), 0)
+        self.rig.store.seal(self.rig.store.find("faststream/1"))
+        self.assertEqual(counted(all_except(b"x", 2)), 0)
+        self.assertEqual(counted(to_all(b"x")), 1)
+        self.rig.store.seal(self.rig.store.find("faststream/2"))
+        self.rig.run()
+        stored = self.rig.store.broadcasts.number
+        self.assertEqual([counted(asked) for asked in (to_all(b"x"), multiple(b"x", 1, 2))], [0, 0])
+        self.assertEqual(self.rig.store.broadcasts.number, stored)
+        self.assertEqual(counted(one(CREATE, 3) + to_all(b"x")), 1)
+        self.assertEqual(counted(one(DELETE, 3) + to_all(b"x")), 0)
+
     def test_fan_out_sees_what_is_pending(self) -> None:
         """All streams are those that are there in the order of requests, on disk or not."""
         self.rig.held = True

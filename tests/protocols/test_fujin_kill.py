@@ -14,7 +14,7 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
-from streamd.quic.certificate import FILE_NAME
+from streamd.quic.certificate import CA_NAME
 from streamd.quic.client import Trust
 from streamd.wire import fujin_client as client
 from streamd.wire.fujin_replies import Reply
@@ -154,7 +154,7 @@ class KillTests(TestCase):
         self.known = Known()
 
     async def dial(self) -> Client:
-        trust = Trust((self.daemon.data_dir / FILE_NAME).read_bytes())
+        trust = Trust((self.daemon.data_dir / CA_NAME).read_bytes())
         return await Client().dial(self.reactor, self.daemon.port("fujin"), trust)
 
     async def hang_up(self, *clients: Client) -> None:

@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import fields
 
 from streamd.protocols.fujin import FujinSettings, configure
-from streamd.quic.certificate import FILE_NAME
+from streamd.quic.certificate import CA_NAME
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
 from streamd.wire.fujin_replies import Code, Reply
 from tests.daemon import CHECKOUT
@@ -61,7 +61,7 @@ class PageTests(FujinCase):
         for each in fields(FujinSettings):
             if each.name != "readers":
                 self.assertEqual(self.table[each.name], each.default, each.name)
-        self.assertIn(FILE_NAME, self.text)
+        self.assertIn(CA_NAME, self.text)
 
     def test_links(self) -> None:
         """What it points to is there."""

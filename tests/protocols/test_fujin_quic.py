@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
+from twisted.internet.task import Clock, deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.trial.unittest import TestCase
 
 from streamd.interfaces import Core
 from streamd.load import Load
 from streamd.protocols.fujin import FujinFactory, FujinSettings, configure
-from streamd.quic.certificate import FILE_NAME
+from streamd.quic.certificate import CA_KEY_NAME, CA_NAME, FILE_NAME, KEY_NAME
 from streamd.quic.client import Trust
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.settings import Limits, StoreSettings
@@ -25,6 +26,7 @@ from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin_replies import Code, Reply
 from tests.daemon import Daemon
 from tests.protocols.fujin_quic import Client
+from tests.quic.certificates import write_self_made
 
 READERS = {"manual": {"topic": "a", "group": "g", "auto_commit": False}, "all": {"topic": "a", "group": ""}}
 CONNECTED = client.Connected(True, 0, 0, "")
@@ -57,17 +59,17 @@ class FujinQuicCase(TestCase):
         self.addCleanup(lambda: Deferred.fromCoroutine(self.end()))
         return Deferred.fromCoroutine(self.listen(configure({"readers": READERS})))
 
-    async def listen(self, settings: FujinSettings) -> None:
+    async def listen(self, settings: FujinSettings, clock: Any = None) -> None:
         limits = Limits()
-        core = Core(self.store, limits, Load(limits), self.reactor, self.reactor.seconds())
+        core = Core(self.store, limits, Load(limits), clock or self.reactor, self.reactor.seconds())
         self.factory = FujinFactory(core, settings)
         endpoint: Any = self.factory.equip(QuicServerEndpoint(self.reactor, 0, certificate=None), self.directory)
         self.port: Any = await endpoint.listen(self.factory)
-        with open(os.path.join(self.directory, FILE_NAME), "rb") as file:
+        with open(os.path.join(self.directory, CA_NAME), "rb") as file:
             self.trust = Trust(file.read())
 
-    async def dial(self, *, answers: bool = True) -> Client:
-        made = await Client(answers=answers).dial(self.reactor, self.port.getHost().port, self.trust)
+    async def dial(self, **options: Any) -> Client:
+        made = await Client(**options).dial(self.reactor, self.port.getHost().port, self.trust)
         self.clients.append(made)
         return made
 
@@ -182,30 +184,74 @@ class StreamTests(FujinQuicCase):
 
 
 class PingTests(FujinQuicCase):
-    async def listen(self, settings: FujinSettings) -> None:
-        await super().listen(FujinSettings(ping_seconds=0.1, pong_seconds_max=0.5))
+    """Pings, at times that the test decides."""
+
+    async def listen(self, settings: FujinSettings, clock: Any = None) -> None:
+        self.clock = Clock()
+        await super().listen(settings, self.clock)
+
+    async def dial(self, **options: Any) -> Client:
+        connection = await super().dial(**options)
+        # The server may not know yet that the handshake has ended: from then on it counts the seconds.
+        await self.answered(connection)
+        return connection
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await deferLater(self.reactor, 0.001, lambda: None)
+
+    async def pinged(self, connection: Client, count: int) -> None:
+        """Wait until so many pings have come, and the last one is answered, as far as that goes."""
+        await self.until(lambda: len(connection.pings) >= count)
+        await self.answered(connection)
+        self.assertEqual(connection.pings, replies.PING * count)
+
+    async def answered(self, connection: Client) -> None:
+        """A round trip behind all that was sent before, both ways."""
+        stream = connection.stream(client.DISCONNECT)
+        self.assertEqual(await stream.event(), client.Told(Reply.DISCONNECTED))
+        self.assertEqual(await stream.end(), 0)
 
     @asynchronous
-    async def test_answered(self) -> None:
-        """Who answers stays, for as long as it likes."""
+    async def test_times(self) -> None:
+        """The first one comes so many seconds after the handshake, the others as many later; who answers stays."""
         connection = await self.dial()
-        stream = connection.stream(WRITER)
-        while len(connection.pings) < 10:
-            await deferLater(self.reactor, 0.01, lambda: None)
-        self.assertEqual(connection.pings[:10], replies.PING * 10)
-        self.assertEqual(await stream.send(client.write(1, "a", b"")).event(), client.Answers(Reply.WRITTEN, [1]))
+        for count in range(5):
+            await self.pinged(connection, count)
+            self.clock.advance(1.5)
+            await self.pinged(connection, count)
+            self.clock.advance(0.5)
+        await self.pinged(connection, 5)
+
+    @asynchronous
+    async def test_any_answer(self) -> None:
+        """Whatever comes back is a PONG: clients of the document's own age answer 10."""
+        for pong in (bytes([10]), bytes([12]), bytes([99]), b"\0", b"several bytes"):
+            connection = await self.dial(pong=pong)
+            for count in range(1, 9):
+                self.clock.advance(2)
+                await self.pinged(connection, count)
+            assert connection.connection is not None
+            connection.connection.close()
+            await self.until(lambda: not self.factory._pingers)
 
     @asynchronous
     async def test_unanswered(self) -> None:
-        """Who does not is cut off with a code."""
-        connection = await self.dial(answers=False)
+        """Who does not answer is cut off with a code, so many seconds after the ping."""
+        connection = await self.dial(pong=b"")
         stream = connection.stream(WRITER)
+        self.clock.pump([2, 2, 2])
+        await self.pinged(connection, 3)
+        self.clock.advance(0.5)
+        await self.answered(connection)
+        self.clock.advance(0.5)
         self.assertEqual(await stream.end(), Code.NO_PONG)
         self.assertEqual(self.factory._pingers, {})
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
 
 class DaemonTests(TestCase):
-    """A real daemon, with nothing configured."""
+    """A real daemon, with nothing configured that a client sees."""
 
     timeout = 120
 
@@ -213,25 +259,48 @@ class DaemonTests(TestCase):
         from twisted.internet import reactor
 
         self.reactor: Any = reactor
-        self.daemon = Daemon(self.mktemp())
+        self.clients: list[Client] = []
+        self.directory = Path(self.mktemp()).resolve()
+        self.directory.mkdir()
+        self.addCleanup(lambda: Deferred.fromCoroutine(self.end()))
+
+    def start(self, settings: str = "") -> None:
+        config = self.directory / "streamd.toml"
+        endpoint = 'endpoint = "quic:0:interface=127.0.0.1"'
+        config.write_text(f'data_dir = "{self.directory}/data"\n[fujin]\n{endpoint}\n{settings}\n')
+        self.daemon = Daemon(str(self.directory), "--config", str(config))
         self.addCleanup(self.daemon.close)
         self.daemon.start()
-        self.trust = Trust((self.daemon.data_dir / FILE_NAME).read_bytes())
+        self.trust = Trust((self.daemon.data_dir / CA_NAME).read_bytes())
 
     async def dial(self) -> Client:
-        return await Client().dial(self.reactor, self.daemon.port("fujin"), self.trust)
+        made = await Client().dial(self.reactor, self.daemon.port("fujin"), self.trust)
+        self.clients.append(made)
+        return made
+
+    def terminate(self) -> Deferred[int]:
+        return deferToThreadPool(self.reactor, self.reactor.getThreadPool(), self.daemon.terminate)
+
+    async def end(self) -> None:
+        """Nothing is left in the reactor."""
+        for each in self.clients:
+            assert each.connection is not None
+            each.connection.close()
+            while each.connection.is_active:
+                await deferLater(self.reactor, 0.001, lambda: None)
+        await deferLater(self.reactor, 0, lambda: None)
 
     @asynchronous
     async def test_stop(self) -> None:
-        """It warns of its certificate. Asked to end it says STOP, lets clients finish, and ends with status 0."""
-        self.assertIn("certificate", self.daemon.wait_for_line("vouches for itself"))
+        """Asked to end it says STOP, lets clients finish, and ends with status 0."""
+        self.start()
         connection = await self.dial()
         writer = connection.stream(WRITER, client.write(1, "a", b"x"))
         reader = connection.stream(client.connect_reader("a", consumer=False))
         self.assertEqual(await writer.event(), client.Answers(Reply.WRITTEN, [1]))
         self.assertEqual(await reader.event(), CONNECTED)
         await reader.messages(1)
-        ended = deferToThreadPool(self.reactor, self.reactor.getThreadPool(), self.daemon.terminate)
+        ended = self.terminate()
         for stream in (writer, reader):
             self.assertEqual(await stream.event(), client.Told(Reply.STOP))
         writer.send(client.write(2, "a", b"y"), client.DISCONNECT)
@@ -241,6 +310,38 @@ class DaemonTests(TestCase):
         reader.send(client.DISCONNECT)
         self.assertEqual(await reader.event(), client.Told(Reply.DISCONNECTED))
         self.assertEqual(await ended, 0, self.daemon.output)
-        while connection.connection is not None and connection.connection.is_active:
-            await deferLater(self.reactor, 0.001, lambda: None)
-        await deferLater(self.reactor, 0, lambda: None)
+
+    @asynchronous
+    async def test_left(self) -> None:
+        """A stream that does not disconnect in time is cut off with a code, be it the only one or one of several."""
+        self.start("stop_seconds_max = 0.2")
+        for several in (False, True):
+            connection, other = await self.dial(), await self.dial()
+            left = [connection.stream(WRITER, client.write(1, "a", b"x"))]
+            self.assertEqual(await left[0].event(), client.Answers(Reply.WRITTEN, [1]))
+            if several:
+                for each in (connection, other):
+                    left.append(each.stream(client.connect_reader("a", consumer=True)))
+                    self.assertEqual(await left[-1].event(), CONNECTED)
+            ended = self.terminate()
+            for stream in left:
+                self.assertEqual(await stream.event(), client.Told(Reply.STOP))
+                self.assertEqual(await stream.end(), Code.CUT_OFF)
+            self.assertEqual(await ended, 0, self.daemon.output)
+            self.daemon.start()
+
+    @asynchronous
+    async def test_certificate(self) -> None:
+        """It says which file clients have to trust, and when it takes the place of what they trust now."""
+        self.start()
+        self.assertIn("for this machine", self.daemon.wait_for_line(CA_NAME))
+        self.assertNotIn("replaced", self.daemon.output)
+        self.daemon.terminate()
+        for name in (CA_NAME, CA_KEY_NAME, FILE_NAME, KEY_NAME):
+            (self.daemon.data_dir / name).unlink()
+        write_self_made(str(self.daemon.data_dir))
+        self.daemon.start()
+        self.assertIn(CA_NAME, self.daemon.wait_for_line("is replaced"))
+        self.trust = Trust((self.daemon.data_dir / CA_NAME).read_bytes())
+        stream = (await self.dial()).stream(client.DISCONNECT)
+        self.assertEqual(await stream.event(), client.Told(Reply.DISCONNECTED))

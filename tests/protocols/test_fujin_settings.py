@@ -28,6 +28,11 @@ class SettingsTests(SynchronousTestCase):
         self.assertEqual(settings.reader("other"), ReaderSettings("other", "fujin", True, "latest"))
         self.assertEqual([settings.meta_bytes(name) for name in ("orders", "all", "other")], [8, 0, 0])
 
+    def test_groups(self) -> None:
+        """The groups that readers acknowledge in are known: the default one, and each that a table names."""
+        readers = {"a": {"group": "one"}, "b": {"group": ""}, "c": {}}
+        self.assertEqual(configure({"readers": readers}).groups, {"fujin", "one"})
+
     def test_defaults(self) -> None:
         """An empty table is the same as none."""
         self.assertEqual(configure({}), FujinSettings())

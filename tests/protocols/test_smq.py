@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
+
+from twisted.internet.testing import EventLoggingObserver
+from twisted.logger import LogLevel, globalLogPublisher
 
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED
 from tests.protocols.smq_case import LARGE, SmqCase, frames, text, texts
@@ -73,6 +77,31 @@ class TranscriptTests(SmqCase):
             self.asks(frame + pull() * 3 + frame, REFUSED + push(0, 1, b"1") + push(0, 1, b"2") + EMPTY + REFUSED)
         self.asks(b"".join(wrong), REFUSED * len(wrong))
         self.assertFalse(self.peer.closed)
+
+    def test_many_strings(self) -> None:
+        """Strings whose number was told by its low byte, as the public library does, are pulled with their number."""
+        for elements in (255, 256, 257, 1000):
+            data = b"x\0" * elements
+            for count in {elements, elements % 256}:
+                self.asks(push(STR, count, data) + pull(), PUSHED + push(STR, elements, data))
+
+    def test_goodbye(self) -> None:
+        """The public client's goodbye ends the connection behind all answers: nobody is warned, nothing counted."""
+        events: Any = EventLoggingObserver()
+        globalLogPublisher.addObserver(events)
+        self.addCleanup(globalLogPublisher.removeObserver, events)
+        traffic = self.rig.load.traffic_of("smq")
+        for held in (False, True):
+            for cut in range(10):
+                peer = self.rig.connect()
+                goodbye = struct.pack(">BQ", 0xFF, 0)
+                self.rig.held = held
+                peer.send(text(1) + pull() + goodbye[:cut]).send(goodbye[cut:]).send(pull())
+                self.rig.release()
+                self.assertEqual(peer.wire.value(), PUSHED + text(1))
+                self.assertEqual((peer.closed, peer.aborted), (True, False))
+        self.assertEqual((+traffic.connections_cut_off, +traffic.requests_refused), ({}, {}))
+        self.assertEqual([event for event in events if event["log_level"] >= LogLevel.warn], [])
 
     def test_pull_with_a_body(self) -> None:
         """It is a pull, once the body has passed."""
@@ -234,16 +263,16 @@ class OthersTests(SmqCase):
         self.assertEqual(self.pull_all(), list(range(30)))
 
     def test_deleted_while_pushing(self) -> None:
-        """A push that meets a deletion on its way to the disk is refused or stored, and the next one is stored."""
+        """A push that follows a deletion which is on its way to the disk makes the queue anew, and is stored there."""
         self.fill(1)
         self.rig.held = True
         other = self.rig.connect(self.sesp_factory).send(b"!smq\n")
         self.peer.send(text(1) + text(2))
         self.rig.release()
         self.assertEqual(other.take(), b"+\n")
-        self.assertEqual(self.peer.take(), REFUSED * 2)
+        self.assertEqual(self.peer.take(), PUSHED * 2)
         self.asks(text(3), PUSHED)
-        self.assertEqual(self.pull_all(), [3])
+        self.assertEqual(self.pull_all(), [1, 2, 3])
 
     def test_truncated(self) -> None:
         """What somebody truncates is gone, and the next message is the next."""

@@ -130,7 +130,7 @@ class TroubleTests(SmqCase):
         self.assertEqual(self.peer.take(), REFUSED * 3 + text(0) + EMPTY)
 
     def test_unreadable(self) -> None:
-        """A message that the disk does not give back stays; who pulls is told that there is none, and the log why."""
+        """A message that the disk does not give back stays; who pulls is closed, and the log says why."""
         events: Any = EventLoggingObserver()
         globalLogPublisher.addObserver(events)
         self.addCleanup(globalLogPublisher.removeObserver, events)
@@ -144,10 +144,11 @@ class TroubleTests(SmqCase):
                 file.write(data)
 
         spoil(b"A")
-        self.asks(pull() * 2, EMPTY * 2)
+        self.asks(pull() * 2, b"")
+        self.assertEqual((self.peer.closed, self.peer.aborted), (True, False))
         self.assertTrue([event for event in events if "can't be read" in str(event.get("log_format"))])
         spoil(b"a")
-        self.asks(pull() * 2, push(0, 9, b"a message") + EMPTY)
+        self.asks(pull() * 2, push(0, 9, b"a message") + EMPTY, self.rig.connect())
 
 
 class QueuesTests(SmqCase):

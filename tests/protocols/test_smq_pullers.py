@@ -172,7 +172,7 @@ class ColdTests(SmqCase):
         self.assertEqual(others[2].take(), texts(range(2, 4)))
 
     def test_unreadable(self) -> None:
-        """Where the read fails, they go on too."""
+        """Where the read fails, they go on too; who asked for it is closed."""
         self.fill(2)
         self.cool()
         other = self.rig.connect()
@@ -180,9 +180,29 @@ class ColdTests(SmqCase):
         self.asks(pull() * 2, b"", other)
         self.reads.pop().errback(ReadFailed("for a test"))
         self.rig.run()
-        self.assertEqual(self.peer.take(), EMPTY * 2)
+        self.assertEqual((self.peer.wire.value(), self.peer.closed, self.peer.aborted), (b"", True, False))
         self.warm()
         self.assertEqual(other.take(), texts(range(2)))
+
+    def test_gone_meanwhile(self) -> None:
+        """Messages that are truncated, or deleted, while they are read: what is in the queue then comes."""
+        self.fill(5)
+        self.cool()
+        self.peer.send(pull() * 3)
+        truncated = self.rig.store.truncate(self.rig.store.find("smq"), 3)
+        self.warm(1)
+        self.successResultOf(truncated)
+        while self.reads:
+            self.warm()
+        self.assertEqual(self.peer.take(), texts([3, 4]) + EMPTY)
+        for following in (0, 2):
+            self.fill(5)
+            self.peer.send(pull() * 3)
+            self.sesp(b"!smq\n")
+            self.fill(following, first=10)
+            while self.reads:
+                self.warm()
+            self.assertEqual(self.peer.take(), texts(range(10, 10 + following)) + EMPTY * (3 - following))
 
     def test_drain(self) -> None:
         """At the end, those who wait are answered."""

@@ -238,6 +238,15 @@ class ReadTests(StorageCase):
         position, read = self.taken(self.peer)
         self.assertEqual((position.id, read.id, read.number), (1, 2, 1))
 
+    def test_counted(self) -> None:
+        """Records that are read are counted, as those that any other message reads."""
+        self.rig.publish("s", b"one", b"three")
+        self.read(self.segment)
+        self.read(self.segment, 1)
+        self.read(self.segment, 2)
+        traffic = self.rig.load.traffic_of("pravega")
+        self.assertEqual((traffic.read_records, traffic.read_bytes), (3, 13))
+
     def test_damaged(self) -> None:
         """Bytes that do not match their checksum are not served: the reader is told."""
         self.rig.publish("s", b"y" * 100)
@@ -501,6 +510,16 @@ class GroupTests(StorageCase):
         self.assertEqual(self.ask(storage.GetGroup, self.segment, "g").position, 5)
         self.assertEqual(self.ask(storage.SetGroup, self.segment, "g", 1).position, 5)
         self.refused(Code.BAD_NAME, storage.SetGroup, self.segment, "", 1)
+
+    def test_pipelined(self) -> None:
+        """Each of several that come at once is told its own position, as if it had come alone."""
+        self.rig.publish("s", *[b"x"] * 10)
+        positions = [7, 2, 12, 0, 5]
+        for first in (0, 3):
+            self.rig.store.truncate(self.store_segment, first)
+            told = self.asked([storage.SetGroup(at, self.segment, "g", at) for at in positions])
+            self.assertEqual(told, [storage.GroupPosition(at, True, max(at, first)) for at in positions])
+            self.assertEqual(self.ask(storage.GetGroup, self.segment, "g").position, 5)
 
     def test_levels_of_others(self) -> None:
         """An ack level that an append block left is told too."""

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
-from streamd.quic.certificate import ServerCertificate, self_signed
+from streamd.quic.certificate import ServerCertificate, local_certificate
 from streamd.quic.client import QuicClientEndpoint, Trust
 from streamd.quic.connection import Connection
 from streamd.quic.endpoint import QuicServerEndpoint
@@ -158,8 +158,8 @@ class QuicCase(TestCase):
         if not _certificate:
             directory = self.mktemp()
             os.mkdir(directory)
-            certificate, path = self_signed(directory)
-            with open(path, "rb") as file:
+            certificate, trusted, _ = local_certificate(directory)
+            with open(trusted, "rb") as file:
                 _certificate.append((certificate, file.read()))
         return _certificate[0]
 

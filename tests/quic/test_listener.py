@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import DatagramProtocol
 
-from streamd.quic.certificate import self_signed
+from streamd.quic.certificate import FILE_NAME, local_certificate
 from streamd.quic.client import Trust
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.quic.flow import BoundedConnection, configuration
@@ -239,15 +239,15 @@ class RereadTests(QuicCase):
         """New connections see what is in the files now; one that is there goes on with what it has."""
         directory = self.mktemp()
         os.mkdir(directory)
-        first, path = self_signed(directory)
+        first, trusted, _ = local_certificate(directory)
         endpoint = QuicServerEndpoint(self.reactor, 0, certificate=first, settings=QuicSettings(alpn=("test",)))
         port: Any = await endpoint.listen(Recorders(Echo))
         self.ports.append(port)
-        before = await self.dial(port.getHost().port, trust=self.trusting(path))
-        os.unlink(path)
-        following, _ = self_signed(directory)
+        before = await self.dial(port.getHost().port, trust=self.trusting(trusted))
+        os.unlink(os.path.join(directory, FILE_NAME))
+        following = local_certificate(directory).certificate
         endpoint.reread()()
-        after = await self.dial(port.getHost().port, trust=self.trusting(path))
+        after = await self.dial(port.getHost().port, trust=self.trusting(trusted))
         shown = [each.peerCertificate for each in (before, after)]
         self.assertEqual(shown, [first.certificate, following.certificate])
         client = HalfRecorder()

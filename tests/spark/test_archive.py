@@ -14,10 +14,10 @@ from streamd.spark.archive_arrow import ArrowFiles
 from streamd.spark.archive_files import ArchiveError, Location
 from streamd.spark.archive_manifest import Manifests
 from streamd.spark.places import DataLost
-from tests.daemon import CHECKOUT
+from tests.daemon import CHECKOUT, Daemon
 from tests.sesp_client import Sesp
 from tests.spark.archives import ArchiveCase, numbered
-from tests.spark.session import spark
+from tests.spark.session import Collected, spark
 
 GOLDEN = CHECKOUT / "tests" / "store" / "golden" / "v2" / "store"
 
@@ -153,6 +153,45 @@ class RunTests(ArchiveCase):
         refused("is damaged", "orders")
         newest.write_text('{"format": 99}')
         refused("is of format 99", "orders")
+
+
+class AccessTests(ArchiveCase):
+    """A daemon with rules of access, and Spark with the rights that docs/security.md tells it needs."""
+
+    def serve(self, *groups: str) -> None:
+        """Start the daemon again: everybody reads and writes, and moves these groups."""
+        self.daemon.close()
+        rules = f"[[access]]\nwho = 'anyone'\nallow = ['read', 'write', 'create']\ngroups = {list(groups)}\n"
+        (self.directory / "streamd.toml").write_text(rules)
+        self.daemon = Daemon(str(self.directory), "--config", "streamd.toml", "--data-dir", str(self.daemon.data_dir))
+        self.addCleanup(self.daemon.close)
+        self.daemon.start()
+
+    def positions(self) -> dict[str, int | None]:
+        with StorageClient(self.server()) as client:
+            topic = client.segment("a").id
+            return {group: client.group(topic, group) for group in ("archive", "reports")}
+
+    def test_groups(self) -> Deferred[None]:
+        """The archive, and a query with a group, move theirs where a rule names it; else they say what is missing."""
+        return self.do(self._groups)
+
+    def _groups(self) -> None:
+        self.serve()
+        self.numbers("a", 0, 3)
+        error = self.assertRaises(ArchiveError, self.archive, "a", wait=False)
+        self.assertIn('groups = ["archive"]', str(error))
+        where = {"server": self.server(), "topic": "a", "group": "reports"}
+        query = spark().readStream.format("streamd").options(**where).load()
+        self.assertEqual(Collected().run(query, self.directory / "checkpoint"), {"a": numbered(0, 3)})
+        self.assertEqual(self.positions(), {"archive": None, "reports": None})
+        self.serve("archive", "reports")
+        self.archive("a", wait=False)
+        where["server"] = self.server()
+        query = spark().readStream.format("streamd").options(**where).load()
+        self.assertEqual(Collected().run(query, self.directory / "another"), {"a": numbered(0, 3)})
+        self.assertEqual(self.positions(), {"archive": 3, "reports": 3})
+        self.assertEqual(self.in_place(), {"a": numbered(0, 3)})
 
 
 class CrashTests(ArchiveCase):

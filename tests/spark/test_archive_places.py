@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import get_ident
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
@@ -11,11 +12,14 @@ from pyspark.sql import DataFrame
 from twisted.internet.defer import Deferred
 
 import streamd.spark
+from streamd.spark import archive_spark
 from streamd.spark.archive_arrow import ArrowFiles
 from streamd.spark.archive_files import ArchiveError, Files
 from streamd.spark.archive_hadoop import HadoopFiles
 from streamd.spark.archive_location import files_of
 from streamd.spark.archive_manifest import Manifests
+from streamd.spark.places import DataLost
+from streamd.spark.storage import Storage, open_storage
 from tests.sesp_client import Sesp
 from tests.spark.archives import ArchiveCase, Rows, numbered
 from tests.spark.s3 import KEYS, S3Server
@@ -178,6 +182,35 @@ class HadoopTests(PlacesCase):
         error = self.assertRaises(PySparkException, late.collect)
         self.assertIn("offsets 0 to 6 of topic 'a' are gone since this table was made", str(error))
         self.assertEqual(self.rows(self.table()), numbered(0, 10))
+
+    def test_gone_meanwhile(self) -> Deferred[None]:
+        """Records that go while they are archived are told of, and only the thread that archives asks the daemon."""
+        return self.do(self._gone_meanwhile)
+
+    def _gone_meanwhile(self) -> None:
+        self.configure(self.mounts)
+        topics = ["a", "b", "c"]
+        for topic in topics:
+            self.numbers(topic, 0, 10)
+        beside, asking = HadoopFiles.beside, set[int]()
+
+        def truncate(files: HadoopFiles, path: str) -> str:
+            # All is planned by now.
+            for topic in topics if path.endswith(".parquet") else ():
+                with Sesp(self.daemon) as sesp:
+                    sesp.ask(f"@{topic}")
+                    sesp.ask("%4")
+            return beside(files, path)
+
+        def note(path: str | None, server: str | None) -> Storage:
+            asking.add(get_ident())
+            return open_storage(path, server)
+
+        self.patch(HadoopFiles, "beside", truncate)
+        self.patch(archive_spark, "open_storage", note)
+        error = self.assertRaises(DataLost, self.archive, *topics, path=None)
+        self.assertIn("records below 4 were truncated, or have expired while they were archived", str(error))
+        self.assertEqual(asking, {get_ident()})
 
     def test_no_connector(self) -> Deferred[None]:
         """A scheme that Spark has no connector for says what to do."""

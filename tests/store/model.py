@@ -248,11 +248,13 @@ class Model:
         for segment in segments:
             segment.add(records, tag)
 
-    def broadcast(self, records: Sequence[bytes], without: Sequence[ModelSegment], tag: int) -> None:
-        """The same records to each numbered segment, but for these and sealed ones."""
-        for segment in self.segments.values():
-            if segment.name.startswith(NUMBERED) and not segment.sealed and segment not in without:
-                self._check(segment).add(records, tag)
+    def broadcast(self, records: Sequence[bytes], without: Sequence[ModelSegment], tag: int) -> bool:
+        """The same records to each numbered segment, but for these and sealed ones; whether there is any."""
+        numbered = [each for each in self.segments.values() if each.name.startswith(NUMBERED)]
+        receiving = [each for each in numbered if not each.sealed and each not in without]
+        for segment in receiving:
+            self._check(segment).add(records, tag)
+        return bool(records and receiving)
 
     def set_group(self, segment: ModelSegment, name: str, position: int) -> None:
         """Put a group somewhere."""

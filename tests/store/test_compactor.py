@@ -41,8 +41,12 @@ class Reactor(Clock):
     def __init__(self) -> None:
         super().__init__()
         self.started: list[Process] = []
+        self.error: Exception | None = None
+        """Why no process can be started now."""
 
     def spawnProcess(self, protocol: Any, *_: object, **__: object) -> None:
+        if self.error is not None:
+            raise self.error
         self.started.append(Process())
         protocol.transport = self.started[-1]
         protocol.connectionMade()
@@ -132,6 +136,35 @@ class CompactionTests(StoreCase):
         self.reactor.advance(1)
         self.assertEqual(len(self.reactor.started), count + 1)
 
+    def test_cannot_be_started(self) -> None:
+        """Where no process can be had it is tried again, later each time, until there is one; none is counted."""
+        file = self.close_file()
+        self.reactor.error = OSError(24, "Too many open files")
+        self.compaction.start()
+        for delay in (1, 2, 4, 8, 16, 32, 60, 60):
+            self.assertFalse(self.compaction.running)
+            self.assertEqual(self.reactor.started, [])
+            (restart,) = self.reactor.getDelayedCalls()
+            self.assertEqual(restart.getTime(), self.reactor.seconds() + delay)
+            self.reactor.error = MemoryError()
+            self.reactor.advance(delay)
+        self.assertEqual((self.compaction.counted.starts, self.compaction.counted.failures), (0, 9))
+        self.reactor.error = None
+        self.reactor.advance(60)
+        self.assertTrue(self.compaction.running)
+        self.assertEqual(self.reactor.started[0].written, b"fold %d\n" % file)
+        self.assertEqual(self.compaction.counted.starts, 1)
+
+    def test_cannot_be_started_again(self) -> None:
+        """The same for one that died, and for one that is stopped before there was another."""
+        self.compaction.start()
+        self.reactor.error = OSError(12, "Cannot allocate memory")
+        self.die()
+        self.reactor.advance(1)
+        self.assertFalse(self.compaction.running)
+        self.successResultOf(self.compaction.stop())
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+
     def test_silent(self) -> None:
         """One that hangs is killed after a long while, and another is started; one with nothing to do is not."""
         self.compaction.start()
@@ -145,6 +178,32 @@ class CompactionTests(StoreCase):
         self.die()
         self.reactor.advance(1)
         self.assertEqual(len(self.reactor.started), 2)
+
+    def test_silent_after_something(self) -> None:
+        """Whatever else it says, it is watched until all is folded that it was asked to fold."""
+        self.compaction.start()
+        (process,) = self.reactor.started
+        first = self.close_file()
+        folded = self.compactor.fold(told=False)
+        second = self.close_file()
+        messages: list[dict[str, object]] = [
+            {"merged": [], "into": None},
+            {"failed": "no room"},
+            {"folded": first, "pack": folded.pack, "bytes": 1},
+        ]
+        for said in messages:
+            self.reactor.advance(compaction._SILENT_SECONDS_MAX - 1)
+            self.say(**said)
+        self.reactor.advance(compaction._SILENT_SECONDS_MAX - 1)
+        self.assertEqual(process.signals, [])
+        self.reactor.advance(1)
+        self.assertEqual(process.signals, ["KILL"])
+        self.die()
+        self.reactor.advance(1)
+        self.assertEqual(self.reactor.started[1].written, b"fold %d\n" % second)
+        folded = self.compactor.fold(told=False)
+        self.say(folded=second, pack=folded.pack, bytes=1)
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
 
     def test_stop(self) -> None:
         """Stopping ends the process, waits for that, and starts no other."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from streamd.metrics import LoopCounts
 from streamd.settings import RetentionRule
 from streamd.store import NoSuchSegment, Segment
 from streamd.store.retention import Retention
@@ -185,3 +188,46 @@ class RetentionTests(StoreCase):
         self.clock.advance(100)
         self.assertEqual(len(self.writer), 0)
         self.assertEqual(segment.first_number, 7)
+
+    def test_goes_on(self) -> None:
+        """A sweep that fails for a reason nobody foresaw is counted, and the next one comes."""
+        segment = self.fill("a", 9)
+        clocks: list[Callable[[], float]] = [lambda: 1.0, lambda: 1 // 0, lambda: 1 // 0]
+        counted = LoopCounts()
+        retention = Retention(
+            self.store,
+            [RetentionRule(records_max=3)],
+            interval_seconds=10,
+            hidden_seconds_max=0,
+            clock=self.clock,
+            now=lambda: (clocks.pop(0) if clocks else lambda: 1.0)(),
+            loops=counted,
+        )
+        retention.start()
+        for _ in range(3):
+            self.assertEqual(segment.first_number, 0)
+            self.clock.advance(10)
+            self.clock.advance(0)
+            self.writer.run()
+        self.assertEqual(segment.first_number, 6)
+        self.assertEqual(counted.failures["retention"], 2)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        retention.stop()
+
+    def test_one_segment_fails(self) -> None:
+        """What goes wrong with one segment, at each sweep, costs the others nothing."""
+        segments = [self.fill(name, 9) for name in "abc"]
+        segments[1].groups = {"archive": object()}  # type: ignore[dict-item]  # what no code expects
+        rules = (RetentionRule("b", records_max=3, archived_only=True), RetentionRule(records_max=3))
+        retention = self.retention(*rules, interval=10)
+        retention.start()
+        for number in range(4):
+            self.append(segments[0], b"more")
+            self.append(segments[2], b"more")
+            self.clock.advance(10)
+            for _ in range(20):
+                self.clock.advance(0)
+                self.writer.run()
+            self.assertEqual([each.first_number for each in segments], [7 + number, 0, 7 + number])
+        self.assertEqual(len(self.flushLoggedErrors(AttributeError)), 1)
+        retention.stop()

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.wire import TooLarge, WireError, smq
-from streamd.wire.smq import BadPush, Pull, Push, Request, SmqCodec
+from streamd.wire.smq import BadPush, Goodbye, Pull, Push, Request, SmqCodec
 
 LIMIT = 1000
 
@@ -27,6 +27,7 @@ One = tuple[str, int, bytes]
 
 PULL: One = ("pull", 0, b"")
 BAD: One = ("bad", 0, b"")
+GOODBYE: One = ("goodbye", 0, b"")
 
 
 def push(kind: int, count: int, data: bytes = b"") -> bytes:
@@ -47,6 +48,8 @@ def expected(whole: bytes, limit: int = LIMIT) -> tuple[list[One], str | None]:
     """What the document makes of these bytes, one frame after the other, as plainly as it can be said."""
     found: list[One] = []
     while whole:
+        if whole[0] == 0xFF:
+            return [*found, GOODBYE], None
         if whole[0] > 1:
             return found, "action"
         if len(whole) < 9:
@@ -70,7 +73,8 @@ def expected_push(body: bytes) -> One:
         return BAD
     if kind == STR:
         elements = data.split(b"\0")
-        fits = elements.pop() == b"" and len(elements) == count
+        # The public library tells the low byte of the number.
+        fits = elements.pop() == b"" and count in (len(elements), len(elements) % 256)
     else:
         fits = len(data) == count * dict(NUMBERS)[kind]
     return good(kind, data) if fits else BAD
@@ -82,6 +86,8 @@ def singles(requests: Iterable[Request]) -> list[One]:
     for request in requests:
         if isinstance(request, Push):
             found += [good(request.tag - 1, bytes(record)) for record in request.batch.records()]
+        elif isinstance(request, Goodbye):
+            found.append(GOODBYE)
         else:
             found += [PULL if isinstance(request, Pull) else BAD] * request.messages
     return found
@@ -293,10 +299,9 @@ class RunTests(SynchronousTestCase):
 
     def test_size_and_reads(self) -> None:
         """A push tells at least its bytes; a pull waits for this connection's own pushes, a push for nothing."""
-        pushes, bad, pulls = self.receive(push(0, 500, bytes(500)), push(0, 1), pull())
-        self.assertGreaterEqual(pushes.size, 500)
-        self.assertEqual([pushes.reads, bad.reads, pulls.reads], [False, False, True])
-        self.assertEqual([pushes.messages, bad.messages, pulls.messages], [1, 1, 1])
+        requests = self.receive(push(0, 500, bytes(500)), push(0, 1), pull(), b"\xff")
+        self.assertGreaterEqual(requests[0].size, 500)
+        self.assertEqual([request.reads for request in requests], [False, False, True, True])
 
 
 class MessageTests(SynchronousTestCase):
@@ -340,6 +345,17 @@ class MessageTests(SynchronousTestCase):
             for count in range(5):
                 self.assertEqual(one(push(STR, count, text)), BAD, (count, text))
 
+    def test_many_strings(self) -> None:
+        """256 and more may be told by the low byte of their number, as the public library does; by no other one."""
+        for elements in (255, 256, 257, 300, 511, 512, 1000, 65_536, 65_537):
+            text = b"x\0" * elements
+            right = {elements, elements % 256}
+            for count in {*right, 0, 1, 43, 44, 255, 256, elements - 1, elements + 1, elements % 256 + 256, 1 << 31}:
+                found = good(STR, text) if count in right else BAD
+                self.assertEqual(decode(push(STR, count, text), limit=1 << 20), ([found], None), (elements, count))
+                self.assertEqual(decode(push(STR, count, text) * 3, limit=1 << 20), ([found] * 3, None))
+                self.assertEqual(decode(push(STR, count, text[:-1]), limit=1 << 20), ([BAD], None))
+
     def test_first_byte(self) -> None:
         """Of all values of code and type, those with a code of 0 or 2 and a type up to 10 are right."""
         for value in range(256):
@@ -374,13 +390,22 @@ class BrokenTests(SynchronousTestCase):
 
     def test_unknown_action(self) -> None:
         """Each action byte but two, with its first byte already, and nothing behind it counts."""
-        for action in range(2, 256):
+        for action in range(2, 255):
             for rest in (b"", bytes(7), bytes(8), bytes(100), pull()):
                 whole = WHOLE + bytes([action]) + rest
                 self.assertEqual(decode(whole), (REQUESTS, "action"))
             for cut in range(len(WHOLE) - 20, len(WHOLE) + 2):
                 whole = WHOLE + bytes([action]) + pull()
                 self.assertEqual(decode(whole[:cut], whole[cut:]), (REQUESTS, "action"))
+
+    def test_goodbye(self) -> None:
+        """The public client's last frame, with its first byte already, breaks nothing; nothing behind it counts."""
+        for rest in (b"", bytes(7), bytes(8), bytes(100), pull(), b"\2"):
+            whole = WHOLE + b"\xff" + rest
+            for cut in range(len(WHOLE) - 20, len(whole) + 1):
+                codec = SmqCodec(LIMIT)
+                found = singles([*codec.receive(whole[:cut]), *codec.receive(whole[cut:])])
+                self.assertEqual((found, codec.error, codec.buffered), ([*REQUESTS, GOODBYE], None, 0))
 
     def test_too_large(self) -> None:
         """A body over the limit, up to what eight bytes can say, is refused at its header, of push and of pull."""
@@ -412,7 +437,7 @@ class BrokenTests(SynchronousTestCase):
 
     def test_nothing_after(self) -> None:
         """Nothing more is parsed after it: who still asks is told the error, and nothing is kept."""
-        for end in (b"\xff", struct.pack(">BQ", 0, 1 << 63)):
+        for end in (b"\xfe", struct.pack(">BQ", 0, 1 << 63)):
             codec = SmqCodec(LIMIT)
             codec.receive(push(0, 0) + end + bytes(1000))
             self.assertEqual(codec.buffered, 0)

@@ -41,7 +41,7 @@ class Smq(Description):
         Exchange(push(STR, 0), PUSHED),
     ]
     breaches = [
-        Breach(b"\xff"),
+        Breach(b"\xfe"),
         Breach(b"\2" + bytes(8)),
         Breach(pack(">BQ", 0, _BODY_BYTES_MAX + 1), REFUSED),
         Breach(pack(">BQ", 1, (1 << 64) - 1), REFUSED),
