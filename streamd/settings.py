@@ -36,7 +36,7 @@ class StoreSettings:
     )
     sync_interval_ms: int = setting(100, "with sync = interval: milliseconds between two fdatasync calls", least=1)
     sync_in_place_us: int = setting(
-        500,
+        1000,
         "with sync = always: small commits that take fewer microseconds are not left to another thread; 0: all are",
         least=0,
     )
