@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from streamd.spark.source import StreamdSource as DefaultSource
+from streamd.spark.read.source import StreamdSource as DefaultSource
 
 __all__ = ["DefaultSource"]

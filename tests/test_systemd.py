@@ -86,7 +86,7 @@ class UnitTests(SynchronousTestCase):
         program, *arguments = unit["ExecStart"][0].split()
         self.assertEqual(program, "/opt/streamd/current/bin/streamctl")
         chosen = parser().parse_args(arguments)
-        self.assertEqual((chosen.run.__module__, chosen.once), ("streamd.cli.pipeline", False))
+        self.assertEqual((chosen.run.__module__, chosen.once), ("streamd.cli.spark.pipeline", False))
         self.assertEqual(unit["RestartPreventExitStatus"], [str(USAGE)])
         self.assertEqual(unit["ConditionPathExists"], [arguments[-1]])
 

@@ -19,15 +19,15 @@ from streamd.cli.command import FAILED, INTERRUPTED, CommandError, explained
 
 FAMILIES: Final = (
     "streamd.cli.topics",
-    "streamd.cli.publish",
-    "streamd.cli.tail",
-    "streamd.cli.export",
+    "streamd.cli.messages.publish",
+    "streamd.cli.messages.tail",
+    "streamd.cli.messages.export",
     "streamd.cli.top",
-    "streamd.cli.bench",
+    "streamd.cli.bench.run",
     "streamd.cli.files",
     "streamd.cli.config",
-    "streamd.cli.archive",
-    "streamd.cli.pipeline",
+    "streamd.cli.spark.archive",
+    "streamd.cli.spark.pipeline",
 )
 
 _EPILOG: Final = "streamctl COMMAND --help tells of one of them. See streamctl(1)."

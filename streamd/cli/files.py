@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.cli.command import FAILED, CommandError, print_json
+from streamd.cli.messages.source import readable
 from streamd.cli.show import Advance, Size, amount, counted, print_table, progress, say
-from streamd.cli.source import readable
 from streamd.cli.values import positive
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from streamd.cli.source import Info, Source
+    from streamd.cli.messages.source import Info, Source
 
 _AGO: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}

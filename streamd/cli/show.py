@@ -11,7 +11,7 @@ from unicodedata import combining, east_asian_width
 from streamd.as_json import when
 
 if TYPE_CHECKING:
-    from streamd.cli.source import Info
+    from streamd.cli.messages.source import Info
 
 Advance = Callable[[int], None]
 """Told how much more is done."""

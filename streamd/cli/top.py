@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamd.cli.command import print_json
+from streamd.cli.messages.source import add_source_options, source
 from streamd.cli.show import Size, amount, counted, print_table
-from streamd.cli.source import add_source_options, source
 from streamd.cli.values import positive, seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from streamd.cli.source import Info, Source
+    from streamd.cli.messages.source import Info, Source
 
 _INTERVAL_SECONDS: Final = 1.0
 _ROWS: Final = 20

@@ -11,9 +11,9 @@ from typing import Any
 
 from streamd.cli.command import CommandError, print_json
 from streamd.cli.connect import about, add_server_options, sesp, storage
+from streamd.cli.messages.source import add_source_options, readable, source
 from streamd.cli.places import PLACE_HELP, place
 from streamd.cli.show import Size, amount, counted, described, print_table, say
-from streamd.cli.source import add_source_options, readable, source
 
 
 def add(commands: Any) -> None:

@@ -313,11 +313,15 @@ class Storage:
         found: list[Segment] = []
         for id in request.segments:
             try:
-                found.append(self._hidden(id))
+                segment = self._hidden(id)
             except Unseen as error:
                 self._peer.note(error)
             except NoSuchSegment:
                 pass
+            else:
+                # One that somebody has just deleted or published counts for them.
+                if not segment.claimed_deleted and not segment.claimed_published:
+                    found.append(segment)
         deleted: list[Deferred[Any]] = [succeed(None)]
         for segment in dict.fromkeys(found):
             with suppress(NoSuchSegment):

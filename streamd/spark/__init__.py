@@ -23,7 +23,7 @@ from streamd.spark.start import session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamd.spark.archive_run import Archived
+    from streamd.spark.archives.run import Archived
 
 __all__ = ["archive", "session", "table"]
 
@@ -35,9 +35,9 @@ def archive(spark: SparkSession, topics: str | Sequence[str], uri: str, **settin
 
     Read with `server` (the daemon's Pravega service as host:port), `path` (a store's directory), or both: then records
     come from the files, and the daemon is told how far the archive is. Other settings are those of
-    `streamd.spark.archive_run.Settings`. ArchiveError and DataLost say what to do.
+    `streamd.spark.archives.run.Settings`. ArchiveError and DataLost say what to do.
     """
-    from streamd.spark.archive_run import ArchiveRun, Settings
+    from streamd.spark.archives.run import ArchiveRun, Settings
 
     return ArchiveRun(spark, [topics] if isinstance(topics, str) else topics, uri, Settings(**settings)).run()
 
@@ -56,7 +56,7 @@ def table(
     `archive` is the URI that `archive` writes to; what is behind it comes from `server` or `path`, and without both
     there is only what is archived. With `view` it is a view of that name for SQL too.
     """
-    from streamd.spark.table_read import read_table
+    from streamd.spark.archives.table.read import read_table
 
     frame = read_table(spark, topic, archive, server, path)
     if view is not None:

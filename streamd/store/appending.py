@@ -328,6 +328,7 @@ class Appending:
         """
         self._check_writable()
         fresh = []
+        mismatch: StoreError | None = None
         for each in levels:
             _check_writer(each.writer)
             if (refused := self._check(each.segment)) is not None:
@@ -335,10 +336,10 @@ class Appending:
             try:
                 fresh.append(_compare(each.segment.claimed_level(each.writer), each.expected, each.level, each.initial))
             except StoreError as error:
-                return self._pipeline.refuse(error, settled=False)
+                mismatch = error
         if any(fresh) and not all(fresh):
-            raise StoreError("some of the ack levels are stored already, others are not")
-        if levels and not any(fresh):
+            mismatch = StoreError("some of the ack levels are stored already, others are not")
+        if levels and not any(fresh) and mismatch is None:
             known = dict.fromkeys(source for source, _ in parts)
             left = [source for source in known if not source.claimed_deleted and not source.claimed_published]
             for source in left:
@@ -354,6 +355,8 @@ class Appending:
                 return self._pipeline.refuse(SegmentSealed(target.name), settled=target.sealed)
         if len({source for source, _ in parts}) < len(parts):
             raise StoreError("a hidden segment can be published once")
+        if mismatch is not None:
+            return self._pipeline.refuse(mismatch, settled=False)
         commit = self._pipeline.gathering
         for source, target in parts:
             commit.close_open(target)

@@ -85,6 +85,7 @@ class SespTests(denied.DenyCase):
 class SmqTests(denied.DenyCase):
     actions = {**smq_protocol._ACTIONS}
     open = {smq.BadPush: (push(11, 0), smq.REFUSED)}
+    internal = frozenset({smq.Goodbye})
     prepare = push(0, 3, b"abc")
     commands = [
         Command(smq.Push, push(0, 1, b"x"), smq.REFUSED, "write", "t"),

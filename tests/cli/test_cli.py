@@ -11,7 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd import __version__
-from streamd.cli.spark import in_short
+from streamd.cli.spark.start import in_short
 from tests.daemon import CHECKOUT
 
 PIPELINE = str(CHECKOUT / "etc" / "pipelines" / "sessions.toml")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from streamd.cli.bench_plot import percentiles, plot
+from streamd.cli.bench.plot import percentiles, plot
 from streamd.cli.top import rates
 from streamd.wire.storage import SegmentInfo
 from tests.cli.case import DaemonCase

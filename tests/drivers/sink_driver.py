@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import streamd.spark
-from tests.spark.failing import DRIVER, FailingSource
 from tests.spark.session import CONFIG
+from tests.spark.sink.failing import DRIVER, FailingSource
 
 TOPIC = "lines"
 

@@ -12,8 +12,8 @@ from tests.drivers.case import DriverCase
 from tests.drivers.cluster import shared_cluster
 from tests.drivers.job import SETTINGS, TOPIC
 from tests.drivers.speculating import ROWS
-from tests.spark.test_pipeline import EXAMPLES
-from tests.spark.written import written
+from tests.spark.pipeline.test_pipeline import EXAMPLES
+from tests.spark.sink.written import written
 
 COUNT = 20_000
 

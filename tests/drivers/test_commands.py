@@ -12,8 +12,8 @@ from subprocess import TimeoutExpired
 from twisted.internet.defer import Deferred
 
 from tests.drivers.case import DriverCase
-from tests.spark.archives import ArchiveCase, numbered
-from tests.spark.test_pipeline import GOOD, PipelineCase
+from tests.spark.archives.case import ArchiveCase, numbered
+from tests.spark.pipeline.test_pipeline import GOOD, PipelineCase
 
 LOCAL = ("--master", "local[2]")
 

@@ -14,8 +14,8 @@ from tests.daemon import Daemon
 from tests.drivers.case import environment
 from tests.drivers.cluster import free_port
 from tests.drivers.sink_driver import TOPIC
-from tests.spark.failing import COMMIT, DAEMON, DRIVER, PLACES, Hooks
-from tests.spark.written import written
+from tests.spark.sink.failing import COMMIT, DAEMON, DRIVER, PLACES, Hooks
+from tests.spark.sink.written import written
 
 ROWS = 20
 DEADLINE_SECONDS = 240

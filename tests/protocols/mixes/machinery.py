@@ -67,6 +67,10 @@ class Speaker(ABC):
     def world(self) -> Any:
         """What the model knows at first. It is copied where several orders are tried."""
 
+    def prepare(self, rig: MixRig) -> None:
+        """Put into the store what can't be said in the protocol, before anybody is connected."""
+        rig.run()
+
     @abstractmethod
     def opening(self, number: int) -> list[Ask]:
         """What a connection begins with: it is answered before others are there."""
@@ -138,6 +142,7 @@ class Mix:
         self.speaker = speaker
         self.random = speaker.random
         self.rig = MixRig(speaker)
+        speaker.prepare(self.rig)
         self.world = speaker.world()
         self.asks: list[list[Ask]] = [[] for _ in range(connections)]
         self.peers: list[Peer] = []

@@ -11,6 +11,7 @@ from tests.protocols.mixes.machinery import Mix, Speaker, seeds
 from tests.protocols.mixes.pravega import Pravega
 from tests.protocols.mixes.sesp import Sesp
 from tests.protocols.mixes.smq import Smq
+from tests.protocols.mixes.tools import Tools
 
 
 class MixCase(SynchronousTestCase):
@@ -42,3 +43,7 @@ class MixCase(SynchronousTestCase):
     def test_pravega(self) -> None:
         """Pravega's append blocks."""
         self.try_mixes(Pravega)
+
+    def test_tools(self) -> None:
+        """The messages for tools."""
+        self.try_mixes(Tools)
