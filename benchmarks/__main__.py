@@ -11,6 +11,8 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 
@@ -19,7 +21,7 @@ from benchmarks.case import MIB, Bench, Case, Sample
 from benchmarks.cases import CASES, chosen
 from benchmarks.load import Load, LoadError
 from benchmarks.report import Report
-from benchmarks.servers import Server, ServerError, known_servers, speaking
+from benchmarks.servers import BEFORE, Server, ServerError, known_servers, revision, speaking
 
 _ROUNDS = 3
 _OPEN_FILES = 16_384
@@ -45,8 +47,18 @@ def main() -> int:
     wanted = _FREE_BYTES_MIN_QUICK if options.quick else _FREE_BYTES_MIN
     if shutil.disk_usage(options.dir).free < wanted:
         raise SystemExit(f"benchmarks: {options.dir} needs {wanted // MIB:,} MiB of free room for the time of the run")
-    with tempfile.TemporaryDirectory(prefix="run-", dir=options.dir) as name:
-        report = _run(options, cases, Path(name).resolve())
+    with tempfile.TemporaryDirectory(prefix="run-", dir=options.dir) as name, ExitStack() as stack:
+        directory = Path(name).resolve()
+        before = None
+        if options.against:
+            try:
+                before = stack.enter_context(revision(options.against, directory))
+            except ServerError as error:
+                raise SystemExit(f"benchmarks: {error}")
+            cases = [
+                replace(case, servers=(*case.servers, BEFORE)) if "streamd" in case.servers else case for case in cases
+            ]
+        report = _run(options, cases, directory, before)
     print(report.markdown(), flush=True)
     if options.json:
         options.json.write_text(json.dumps(report.as_json(), indent=1) + "\n")
@@ -68,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ballast", type=int, default=_BALLAST_MIB, metavar="MIB", help="written first, see README (%(default)s)"
     )
+    parser.add_argument("--against", metavar="REV", help="measure streamd of this revision too, in turn with this one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to this file too")
     return parser
 
@@ -81,9 +94,10 @@ def _prepare_process() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
-def _run(options: argparse.Namespace, cases: list[Case], directory: Path) -> Report:
+def _run(options: argparse.Namespace, cases: list[Case], directory: Path, before: Server | None) -> Report:
     built = programs.build(directory)
     known = _choose_servers(known_servers(built.limit), options.servers)
+    known += [before] if before is not None else []
     servers = [each for each in known if any(each.name in case.servers for case in cases)]
     versions = {each.name: each.version() for each in servers}
     facts = machine.facts()
@@ -105,7 +119,7 @@ def _run(options: argparse.Namespace, cases: list[Case], directory: Path) -> Rep
                 report.add(case, server.name, _measure(bench, case, server, data, report, index + 1))
                 # What a server left unsynced (NATS) must not be written while the next one is measured.
                 os.sync()
-                if case.servers == (server.name,):
+                if set(case.servers) <= {"streamd", BEFORE}:
                     # The rule of machine.write_ballast is for comparisons; these would take tens of gigabytes.
                     shutil.rmtree(data)
     facts["rounds"] = f"{rounds}, interleaved"

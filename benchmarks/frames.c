@@ -37,7 +37,7 @@ static void fs_expect_state(const char *reply, uint32_t stream) {
 
 static void fs_open(struct connection *c, const struct job *job) {
     char request[16], reply[FS_STATE_BYTES];
-    if (job->mode != PUBLISH || c->index) return;
+    if ((job->mode != PUBLISH && job->mode != CONFIRM) || c->index) return;
     put_u32s(request, 4, (uint32_t[]){FS_CREATE, fs_stream(job), FS_CHECK, fs_stream(job)});
     send_text(c->fd, request, sizeof request);
     receive_bytes(c->fd, reply, sizeof reply);
@@ -75,6 +75,16 @@ static void fs_prepare(struct connection *c, const struct job *job) {
         fs_prepare_ping(c);
         return;
     }
+    if (job->mode == CONFIRM) {
+        fs_prepare_ping(c);
+        free(c->request);
+        c->request_bytes = 12 + job->size + 4;
+        c->request = allocate(c->request_bytes);
+        put_u32s(c->request, 3, (uint32_t[]){FS_SINGLE, fs_stream(job), (uint32_t)job->size});
+        fill_payload(c->request + 12, job->size);
+        put_u32s(c->request + 12 + job->size, 1, (uint32_t[]){FS_PING});
+        return;
+    }
     if (job->mode == TOPICS) {
         c->request_bytes = 8 * (size_t)job->messages;
         c->request = allocate(c->request_bytes);
@@ -104,7 +114,7 @@ static size_t collect(struct connection *c, const char *data, size_t bytes, size
 }
 
 static void fs_receive(struct connection *c, const struct job *job, const char *data, size_t bytes) {
-    if (job->mode == PING) {
+    if (job->mode == PING || job->mode == CONFIRM) {
         receive_repeated(c, data, bytes, frame_differs);
     } else if (job->mode == READ || job->mode == TAKE) {
         if (c->line_bytes < FS_CONTENTS_BYTES) {

@@ -7,6 +7,8 @@
  *     publish    pipelined: up to --window bytes unanswered on each connection
  *     ping       publish one message at a time on each connection; also gives the latency (p50, p99, max). FastStreamDB
  *                answers no message, so there it is its ping, which the disk has no part in
+ *     confirm    FastStreamDB: a message with a ping behind it, one pair at a time; the pong comes when it is on disk
+ *     fetch      read one message at a time on each connection, from the start: SESP, Redis; SMQ, where it is removed
  *     everybody  FastStreamDB: messages that go to all streams
  *     read       read --messages messages from the start, pipelined as the protocol allows
  *     take       FastStreamDB: the same, and remove them
@@ -68,6 +70,8 @@ static long long now_ns(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
+static int one_at_a_time(void) { return job.mode == PING || job.mode == CONFIRM || job.mode == FETCH; }
+
 static void note_latency(long long ns) {
     if (latencies_count == latencies_room) {
         if (latencies_room == LATENCIES_MAX) return;
@@ -110,7 +114,7 @@ static void open_connection(struct connection *c, int index) {
     dial(c);
     wire->open(c, &job);
     wire->prepare(c, &job);
-    if (job.mode == PING) c->window = 1;
+    if (one_at_a_time()) c->window = 1;
     if (!c->window) {
         size_t each = c->request_bytes > c->reply_bytes ? c->request_bytes : c->reply_bytes;
         c->window = (long)(job.window_bytes / each);
@@ -166,7 +170,7 @@ static void push(struct connection *c) {
         size_t part;
         const char *bytes = next_bytes(c, &part);
         if (part > until - c->sent_bytes) part = until - c->sent_bytes;
-        if (job.mode == PING && bytes == c->buffer) c->sent_at_ns = now_ns();
+        if (one_at_a_time() && bytes == c->buffer) c->sent_at_ns = now_ns();
         ssize_t n = send(c->fd, bytes, part, MSG_NOSIGNAL);
         if (n < 0 && errno == EAGAIN) {
             watch_out(c, 1);
@@ -184,9 +188,9 @@ static void pull(struct connection *c) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n < 0) fail("recv: %s", strerror(errno));
     if (n == 0) fail("the server closed the connection after %ld messages", c->messages);
-    long before = c->answered;
+    long before = c->messages;
     wire->receive(c, &job, data, (size_t)n);
-    if (job.mode == PING && c->answered > before) note_latency(now_ns() - c->sent_at_ns);
+    if (one_at_a_time() && c->messages > before) note_latency(now_ns() - c->sent_at_ns);
 }
 
 static int finished(const struct connection *c) {
@@ -279,8 +283,8 @@ static void print_result(long long elapsed_ns, double cpu) {
 
 static void parse(int argc, char **argv) {
     static const char *const modes[] = {
-        [PUBLISH] = "publish", [PING] = "ping",     [EVERYBODY] = "everybody", [READ] = "read",
-        [TAKE] = "take",       [TOPICS] = "topics", [FILL] = "fill"};
+        [PUBLISH] = "publish", [PING] = "ping", [CONFIRM] = "confirm", [FETCH] = "fetch", [EVERYBODY] = "everybody",
+        [READ] = "read",       [TAKE] = "take", [TOPICS] = "topics",   [FILL] = "fill"};
     enum { MODES = sizeof modes / sizeof *modes };
     static const struct option options[] = {
         {"port", 1, NULL, 'p'},    {"connections", 1, NULL, 'c'}, {"size", 1, NULL, 's'},  {"messages", 1, NULL, 'm'},
@@ -317,7 +321,10 @@ static void parse(int argc, char **argv) {
     if (job.mode == FILL && !is_sesp) fail("%s is for sesp", argv[2]);
     if (job.mode == TOPICS && !is_sesp && !is_faststream) fail("%s is for sesp and faststream", argv[2]);
     if ((job.mode == EVERYBODY || job.mode == TAKE) && !is_faststream) fail("%s is for faststream", argv[2]);
-    if (job.mode != PING && job.messages < 1 && is_faststream) fail("faststream: --messages is needed");
+    int is_pravega = !strcmp(wire->name, "pravega"), is_nats = !strcmp(wire->name, "nats");
+    if (job.mode == CONFIRM && !is_faststream) fail("%s is for faststream", argv[2]);
+    if (job.mode == FETCH && (is_faststream || is_pravega || is_nats)) fail("%s is for sesp, smq and redis", argv[2]);
+    if (!one_at_a_time() && job.messages < 1 && is_faststream) fail("faststream: --messages is needed");
 }
 
 int main(int argc, char **argv) {

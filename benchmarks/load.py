@@ -12,7 +12,7 @@ from typing import Literal
 
 from benchmarks.servers import Running
 
-Mode = Literal["publish", "ping", "everybody", "read", "take", "topics", "fill"]
+Mode = Literal["publish", "ping", "confirm", "fetch", "everybody", "read", "take", "topics", "fill"]
 QuicKind = Literal["write", "subscribe", "single", "handshakes"]
 
 _ROOT = Path(__file__).resolve().parent.parent

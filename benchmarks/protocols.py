@@ -9,8 +9,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from benchmarks.case import MIB, RATE, Bench, Case, Figure, Goal, Measure, Sample, alone, at_least, at_most
-from benchmarks.measure import publish, read
+from benchmarks.case import MIB, P50, P99, RATE, Bench, Case, Figure, Goal, Measure, Sample, alone, at_least, at_most
+from benchmarks.measure import one_at_a_time, publish, read
 from benchmarks.servers import Running
 from benchmarks.watch import off_and_on, reactor_seconds
 
@@ -74,7 +74,25 @@ _PUBLISH = partial(publish, size=100)
 _READ = partial(read, size=100)
 _TAKE = partial(read, size=100, mode="take")
 
+
+def _single(name: str, title: str, measure: Measure) -> Case:
+    """One of 200 connections that send one message at a time: SESP's rate is in `single-200`."""
+    return _case(name, f"{title}, one at a time, 200 connections", measure, RATE, P50, P99)
+
+
+def pull_one_at_a_time(bench: Bench, server: Running) -> Sample:
+    """A million messages wait; each connection pulls one after the other."""
+    bench.load.run(server, "publish", size=100, messages=bench.count(1_000_000))
+    return one_at_a_time(bench, server, connections=200, mode="fetch")
+
+
+_ONE_AT_A_TIME = partial(one_at_a_time, connections=200)
+
 PROTOCOLS: tuple[Case, ...] = (
+    _single("smq-single-push", "SMQ, push 100 B", _ONE_AT_A_TIME),
+    _single("smq-single-pull", "SMQ, pull 100 B", pull_one_at_a_time),
+    _single("faststream-single", "FastStreamDB, enqueue 100 B and a ping", partial(_ONE_AT_A_TIME, mode="confirm")),
+    _single("pravega-single", "Pravega, an event of 100 B in a block", _ONE_AT_A_TIME),
     _rate("smq-push", "SMQ, push 100 B, pipelined, 1 connection", _PUBLISH, 600_000),
     _rate("smq-pull", "SMQ, pull 100 B, pipelined, 1 connection", _READ, 600_000),
     _rate("faststream-enqueue", "FastStreamDB, enqueue 100 B, pipelined, 1 connection", _PUBLISH, 1_200_000),

@@ -13,8 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -29,6 +29,9 @@ _RESTART_SECONDS_MAX = 300.0
 _STOP_SECONDS_MAX = 20.0
 # The topic, key, or stream that load.c publishes to where it is not told another.
 _TOPIC = "bench"
+
+BEFORE = "before"
+"""What streamd of another revision is called."""
 
 
 class ServerError(Exception):
@@ -47,6 +50,8 @@ class Running:
     ready: Callable[[Running], bool]
     process: subprocess.Popen[bytes]
     log: Path
+    root: Path = _ROOT
+    """The checkout whose Python it runs."""
 
     def memory_bytes(self) -> int:
         """The resident memory of the server now."""
@@ -70,7 +75,7 @@ class Running:
         self.process.kill()
         self.process.wait()
         begun = time.perf_counter()
-        self.process = _spawn(self.command, self.directory, self.log)
+        self.process = _spawn(self.command, self.directory, self.log, self.root)
         self.wait_until_ready(_RESTART_SECONDS_MAX, poll_seconds=0.005)
         return time.perf_counter() - begun
 
@@ -166,15 +171,16 @@ class Sink:
 
 @dataclass(frozen=True)
 class Streamd:
-    """The daemon of this checkout, with one of its protocols on and the others off."""
+    """The daemon of a checkout, this one, with one of its protocols on and the others off."""
 
     name: str = "streamd"
     service: str = "sesp"
+    root: Path = _ROOT
     services: tuple[str, ...] = ("sesp", "smq", "faststream", "pravega", "controller", "fujin", "http")
 
     def version(self) -> str:
         # Never None: a daemon that is broken must fail at its start, with its log, and not count as not installed.
-        return _output([*self._twistd(), "streamd", "--version"], _ROOT) or "does not tell its version"
+        return _output([*self._twistd(), "streamd", "--version"], self.root) or "does not tell its version"
 
     def start(self, directory: Path, file_bytes: int, settings: str) -> Running:
         # Fujin is the one that is spoken over QUIC.
@@ -186,11 +192,11 @@ class Streamd:
         command = [*self._twistd(), "-n", "--pidfile=", "streamd", "--config", str(config)]
         command += ["--data-dir", str(directory / "data"), f"--{self.service}", f"{kind}:{port}:interface={_HOST}"]
         # A service that does not exist yet must not be named; one that exists would take its default port.
-        options = _output([*self._twistd(), "streamd", "--help"], _ROOT, whole=True) or ""
+        options = _output([*self._twistd(), "streamd", "--help"], self.root, whole=True) or ""
         for other in self.services:
             if other != self.service and f"--{other}=" in options:
                 command += [f"--{other}", "off"]
-        return _start(self.name, self.service, port, directory, command, _logged("streamd ready"))
+        return _start(self.name, self.service, port, directory, command, _logged("streamd ready"), self.root)
 
     @staticmethod
     def _twistd() -> list[str]:
@@ -266,10 +272,16 @@ def _create_stream(port: int, stream: str) -> None:
 
 
 def _start(
-    name: str, wire: str, port: int, directory: Path, command: list[str], ready: Callable[[Running], bool]
+    name: str,
+    wire: str,
+    port: int,
+    directory: Path,
+    command: list[str],
+    ready: Callable[[Running], bool],
+    root: Path = _ROOT,
 ) -> Running:
     log = directory.with_name(f"{directory.name}.log")
-    running = Running(name, wire, port, directory, command, ready, _spawn(command, directory, log), log)
+    running = Running(name, wire, port, directory, command, ready, _spawn(command, directory, log, root), log, root)
     try:
         running.wait_until_ready(_READY_SECONDS_MAX)
     except BaseException:
@@ -278,13 +290,13 @@ def _start(
     return running
 
 
-def _spawn(command: list[str], directory: Path, log: Path) -> subprocess.Popen[bytes]:
+def _spawn(command: list[str], directory: Path, log: Path, root: Path) -> subprocess.Popen[bytes]:
     output: IO[bytes]
     with log.open("wb") as output:
         return subprocess.Popen(
             command,
             cwd=directory,
-            env=_environment(),
+            env=_environment(root),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -293,10 +305,24 @@ def _spawn(command: list[str], directory: Path, log: Path) -> subprocess.Popen[b
         )
 
 
-def _environment() -> dict[str, str]:
-    """Ours, with this checkout first on Python's path, so that its plugin and package are the ones found."""
+def _environment(root: Path) -> dict[str, str]:
+    """Ours, with a checkout first on Python's path, so that its plugin and package are the ones found."""
     path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{path}" if path else str(_ROOT)}
+    return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else str(root)}
+
+
+@contextmanager
+def revision(name: str, directory: Path) -> Iterator[Streamd]:
+    """The daemon as it was at another revision, checked out for as long as it is needed."""
+    root = directory / BEFORE
+    git = ["git", "-C", str(_ROOT), "worktree"]
+    done = subprocess.run([*git, "add", "--detach", str(root), name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ServerError(f"{name} can't be checked out: {done.stderr.strip()}")
+    try:
+        yield Streamd(name=BEFORE, root=root)
+    finally:
+        subprocess.run([*git, "remove", "--force", str(root)], capture_output=True, check=False)
 
 
 def _accepts(running: Running) -> bool:
@@ -322,7 +348,13 @@ def _output(command: list[str], directory: Path | None = None, *, whole: bool = 
     """The last line, or all, of what a command prints; None where it does not exist or fails."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60, cwd=directory, env=_environment()
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            cwd=directory,
+            env=_environment(directory or _ROOT),
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

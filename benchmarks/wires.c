@@ -10,7 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { READ_COUNT = 1000, REPLY_WAIT_MS = 10000, PATTERN_BYTES = 1 << 20 };
+#define READ_COUNT "$4\r\n1000" /* as RESP writes it */
+
+enum { REPLY_WAIT_MS = 10000, PATTERN_BYTES = 1 << 20 };
 
 /* ---- What all of them need ---- */
 
@@ -106,6 +108,8 @@ void frame_differs(struct connection *c, const char *expected, const char *data,
          (unsigned char)data[at], (unsigned char)expected[at]);
 }
 
+static int reads(const struct job *job) { return job->mode == READ || job->mode == FETCH; }
+
 /* ---- SESP ---- */
 
 static void sesp_open(struct connection *c, const struct job *job) {
@@ -133,7 +137,7 @@ static void sesp_prepare_topics(struct connection *c, const struct job *job) {
 static void sesp_prepare(struct connection *c, const struct job *job) {
     if (job->mode == TOPICS) {
         sesp_prepare_topics(c, job);
-    } else if (job->mode == READ) {
+    } else if (reads(job)) {
         c->request = strdup("<\n");
         c->request_bytes = 2;
     } else {
@@ -143,7 +147,7 @@ static void sesp_prepare(struct connection *c, const struct job *job) {
         fill_payload(c->request + 1, job->size);
         c->request[job->size + 1] = '\n';
     }
-    c->reply_bytes = job->mode == READ ? job->size + 2 : 2;
+    c->reply_bytes = reads(job) ? job->size + 2 : 2;
     char *reply = allocate(c->reply_bytes);
     reply[0] = '+';
     fill_payload(reply + 1, c->reply_bytes - 2);
@@ -184,7 +188,7 @@ static void smq_prepare(struct connection *c, const struct job *job) {
     put_big_endian(frame + SMQ_HEADER_BYTES + 1, job->size, 4);
     fill_payload(frame + SMQ_HEADER_BYTES + SMQ_MESSAGE_BYTES, job->size);
     char *bare = allocate(SMQ_HEADER_BYTES); /* a pull; with a 0 in front, the reply to a push */
-    if (job->mode == READ) {
+    if (reads(job)) {
         bare[0] = 1;
         c->request = bare;
         c->request_bytes = SMQ_HEADER_BYTES;
@@ -232,13 +236,13 @@ static void redis_prepare(struct connection *c, const struct job *job) {
     size_t room = job->size + 256;
     free(c->request);
     c->request = allocate(room);
-    if (job->mode == READ) {
-        /* The next READ_COUNT after the last id, as a client of Redis reads a stream. */
+    if (reads(job)) {
+        /* The next READ_COUNT, or one, after the last id, as a client of Redis reads a stream. */
         char start[80];
         snprintf(start, sizeof start, "%s%s", c->cursor[0] ? "(" : "-", c->cursor);
         c->request_bytes = (size_t)snprintf(
-            c->request, room, "*6\r\n$6\r\nXRANGE\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n$1\r\n+\r\n$5\r\nCOUNT\r\n$4\r\n%d\r\n",
-            strlen(job->topic), job->topic, strlen(start), start, READ_COUNT);
+            c->request, room, "*6\r\n$6\r\nXRANGE\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n$1\r\n+\r\n$5\r\nCOUNT\r\n%s\r\n",
+            strlen(job->topic), job->topic, strlen(start), start, job->mode == READ ? READ_COUNT : "$1\r\n1");
         c->requests_max = 0;
         c->window = 1;
         return;
@@ -280,7 +284,7 @@ static void redis_take_read(struct connection *c, const struct job *job, const c
 }
 
 static void redis_receive(struct connection *c, const struct job *job, const char *data, size_t bytes) {
-    each_line(c, job, data, bytes, job->mode == READ ? redis_take_read : redis_take_added);
+    each_line(c, job, data, bytes, reads(job) ? redis_take_read : redis_take_added);
 }
 
 /* ---- NATS JetStream ---- */

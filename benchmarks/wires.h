@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-enum mode { PUBLISH, PING, EVERYBODY, READ, TAKE, TOPICS, FILL };
+enum mode { PUBLISH, PING, CONFIRM, FETCH, EVERYBODY, READ, TAKE, TOPICS, FILL };
 
 /* What was asked for on the command line. */
 struct job {

@@ -30,7 +30,16 @@ class Batch:
     @classmethod
     def of(cls, records: Sequence[Buffer]) -> Batch:
         """The batch of these records."""
+        if len(records) == 1 and type(records[0]) is bytes:
+            return cls.single(records[0])
         return cls(array(LENGTH_TYPE, map(len, records)), b"".join(records))
+
+    @classmethod
+    def single(cls, record: Buffer) -> Batch:
+        """The batch of one record."""
+        size = len(record)
+        # Most messages come one at a time and have one of few sizes. Nobody changes an array of lengths.
+        return cls(_SINGLE[size] if size < _SINGLE_MAX else array(LENGTH_TYPE, (size,)), record)
 
     @classmethod
     def joined(cls, batches: Sequence[Batch]) -> Batch:
@@ -115,3 +124,7 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"<Batch of {self.count} records, {self.size} bytes>"
+
+
+_SINGLE_MAX: Final = 2048
+_SINGLE: Final = [array(LENGTH_TYPE, (size,)) for size in range(_SINGLE_MAX)]

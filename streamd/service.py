@@ -22,6 +22,7 @@ from streamd.access.peer import address_text
 from streamd.access.permits import Access
 from streamd.config import Config
 from streamd.config import Service as Endpoint
+from streamd.connections.crowd import Crowd
 from streamd.interfaces import Core
 from streamd.load import Load
 from streamd.log import Log
@@ -29,6 +30,7 @@ from streamd.loop import Loop
 from streamd.metrics import LoopCounts
 from streamd.notify import Notifier
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
+from streamd.protocols.factory import StreamFactory
 from streamd.refusing import refusing
 from streamd.reload import Reloader
 from streamd.store import Store, StoreUnusable, open_store
@@ -76,6 +78,7 @@ class StreamdService(Service):
         self._process = Process(reactor)
         self._phase = Phase.IDLE
         self._store: Store | None = None
+        self._crowd: Crowd | None = None
         self._load = Load(config.limits)
         self._factories: list[IProtocolFactory] = []
         self._starting: Deferred[Any] | None = None
@@ -100,6 +103,7 @@ class StreamdService(Service):
         try:
             self._notifier.status(f"opening {self._config.data_dir}")
             self._store = self._open_store()
+            self._crowd = Crowd(self._reactor, self._store.turn)
             now = self._reactor.seconds()
             core = Core(
                 self._store,
@@ -155,6 +159,9 @@ class StreamdService(Service):
 
         def opened(port: IListeningPort) -> None:
             self.ports.append(port)
+            if self._crowd is not None and isinstance(getattr(port, "factory", None), StreamFactory):
+                # Nothing is wrapped around the protocol: its connections are plain sockets.
+                self._crowd.adopt(port)
             if is_exposed(endpoint.endpoint, port.getHost()):
                 what = f"{name} on {address_text(port.getHost())}"
                 reloader.exposed.append(what)
@@ -252,6 +259,8 @@ class StreamdService(Service):
             self._room.stop()
         if self._store is not None:
             await self._each("close the store", [self._store.close])
+        if self._crowd is not None:
+            self._crowd.close()
         self._notifier.close()
         self._process.restore()
         if served:

@@ -35,6 +35,11 @@ class StoreSettings:
         choices=("always", "interval", "never"),
     )
     sync_interval_ms: int = setting(100, "with sync = interval: milliseconds between two fdatasync calls", least=1)
+    sync_in_place_us: int = setting(
+        1000,
+        "with sync = always: small commits that take fewer microseconds are not left to another thread; 0: all are",
+        least=0,
+    )
     commit_ms: int = setting(
         10, "milliseconds that a commit should take: a slow disk gets smaller ones, so that nobody waits long", least=1
     )

@@ -38,6 +38,9 @@ _HTTP_METHODS: Final = tuple(
     method + b" "
     for method in (b"GET", b"POST", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE", b"PRI")
 )
+_FEW: Final = 4
+"""So many requests at once, and no more, are what somebody sends who waits for their answers."""
+
 _HTTP_METHOD_MAX: Final = max(map(len, _HTTP_METHODS))
 
 
@@ -75,27 +78,30 @@ class StreamProtocol(Ordered, Protocol):
         self._frame_began = None
 
     def dataReceived(self, data: bytes) -> None:
-        if self._phase is Phase.GREETING:
-            data = self._greet(data)
+        if self._phase is not Phase.OPEN:
+            data = self._greet(data) if self._phase is Phase.GREETING else b""
             if not data:
                 return
-        if not self._takes_requests():
+        if self.codec.error is not None:
+            # What follows a broken frame is no request, also while those before it are still in progress.
             return
+        codec = self.codec
         try:
-            requests = self.codec.receive(data)
+            requests = codec.receive(data)
         except Exception:
             self._crash(Failure())
             return
-        self._watch_frame(bool(requests))
-        if self.codec.error is not None:
-            requests = chain(requests, (Broken(self.codec.error),))
+        if codec.error is not None:
+            self._watch_frame(bool(requests))
+            requests = chain(requests, (Broken(codec.error),))
+        elif self._frame_began is not None or codec.buffered:
+            self._watch_frame(bool(requests))
+        elif type(requests) is list and len(requests) <= _FEW and self._is_free():
+            self._begin_few(requests)
+            return
         self._incoming = chain(self._incoming, requests) if self._incoming_bytes else iter(requests)
         self._incoming_bytes += len(data)
         self._advance()
-
-    def _takes_requests(self) -> bool:
-        # What follows a broken frame is no request, also while those before it are still in progress.
-        return self._phase is Phase.OPEN and self.codec.error is None
 
     def _greet(self, data: bytes) -> bytes:
         """Look at the first bytes, and give them out when they are no HTTP request."""

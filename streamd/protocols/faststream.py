@@ -98,8 +98,9 @@ class FastStreamProtocol(StreamProtocol):
             if request.batch.count == 1:
                 raise
             return self.one_by_one([faststream.Enqueue(request.stream, each) for each in request.batch.singles()])
-        self.count_appended(request.batch)
-        return self.core.store.append(segment, request.batch), b""
+        stored = self.promise(b"", request.batch)
+        self.core.store.append_for(stored, segment, request.batch)
+        return stored
 
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
         named = (self.core.store.find_claimed(segment_name(stream)) for stream in request.streams)

@@ -80,6 +80,10 @@ class Holding(Permitted, metaclass=ABCMeta):
             segment, number, bytes_max=bytes_max or self.reply_bytes_max, records_max=records_max, admit=self._admit
         )
 
+    def recent(self, segment: Segment, number: int, records_max: int) -> Run | None:
+        """Few records for the peer where they are at hand: then there is nothing to wait for."""
+        return self.core.store.recent(segment, number, bytes_max=self.reply_bytes_max, records_max=records_max)
+
     def read_at(self, segment: Segment, offset: int, *, bytes_max: int) -> Deferred[list[Run]]:
         """Like `read`, from an offset on."""
         return self.core.store.read_at(segment, offset, bytes_max=bytes_max, admit=self._admit)
@@ -134,6 +138,15 @@ class Holding(Permitted, metaclass=ABCMeta):
             self._pause_for(_BUSY)
         elif self._pause & _BUSY:
             self._resume_for(_BUSY)
+
+    def _holds_little(self) -> bool:
+        """Whether `_hold` has nothing to tell: nothing worth it is held, and nobody knows otherwise."""
+        return (
+            self._asked_bytes + self._ready_bytes < _HELD_GRAIN
+            and not self._pause
+            and not self._held_bytes
+            and not self._has_room
+        )
 
     def uncrowded(self) -> None:
         """There is room for all again."""

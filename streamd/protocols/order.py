@@ -114,6 +114,8 @@ class Ordered(Sending):
         self._advancing = False
         self._woken = False
         self._turn: IDelayedCall | None = None
+        self._turn_of_all = core.store.turn
+        self._due = False
 
     # -- for the protocols ---------------------------------------------------------------------------------------------
 
@@ -216,6 +218,7 @@ class Ordered(Sending):
         if self._advancing:
             return
         self._advancing = True
+        self._due = False
         if self._permits.is_stale and self._phase is not Phase.GREETING:
             # Not before the first bytes: a transport may resume us while its handshake goes on.
             self.identify()
@@ -251,6 +254,39 @@ class Ordered(Sending):
             self._requests or self._incoming_bytes or self._replies or self._unsent or self.is_waiting
         ):
             self._close()
+
+    def _is_free(self) -> bool:
+        """Whether the next request can begin at once, whatever it is: nothing stands before it or in its way."""
+        return self._turn is None and not (
+            self._incoming_bytes
+            or self._requests
+            or self._reading
+            or self._pause
+            or self._paces
+            or self._advancing
+            or self._permits.is_stale
+        )
+
+    def _begin_few(self, requests: list[Request]) -> None:
+        """Begin some requests of a connection that is free: what `_advance` comes to, for those who wait for each."""
+        self._advancing = True
+        self._woken = False
+        try:
+            for request in requests:
+                self._asked_bytes += request.size
+                if self._reading or self._requests or (request.reads and self._writes):
+                    self._requests.append(request)
+                else:
+                    self._begin(request)
+                    if self._phase is not Phase.OPEN:
+                        break
+            if not self._requests:
+                # Else with what follows: a reply that comes in pieces is sent as a whole where it can be.
+                self._flush()
+        finally:
+            self._advancing = False
+        if self._woken or self._requests or self._phase is not Phase.OPEN or not self._holds_little():
+            self._advance()
 
     def _next_request(self) -> Request | Broken | None:
         """What is to be done next; None where nothing is, or where it has to wait for our own writes."""
@@ -327,14 +363,49 @@ class Ordered(Sending):
 
     def succeeded(self, slot: Slot, result: Any) -> None:
         """What a request waited for has happened."""
-        self._settled(slot)
+        # What `_settled` and `_answer` do, without the calls: this is done for every request.
+        if slot.waiting:
+            slot.waiting = False
+            if slot.request is not None and slot.request.reads:
+                self._reading = self._fetching = False
+            else:
+                self._writes -= 1
         batch = slot.appended
         if batch is not None:
-            # What `Traffic.appended` does, without the call: this is done for every request.
             traffic = self.factory.traffic
             traffic.appended_records += len(batch.lengths)
             traffic.appended_bytes += len(batch.payload)
-        self._answer(slot, slot.reply if slot.reply is not None else result)
+        if slot.reply is None:
+            slot.reply = result
+        slot.done = True
+        if slot.reply:
+            self._ready_bytes += len(slot.reply)
+        turn = self._turn_of_all
+        if not turn.lasts or self._advancing:
+            self._go_on()
+        elif not self._due:
+            self._due = True
+            turn.due.append(self)
+
+    def take_turn(self) -> None:
+        """Go on, unless that was done since: what was waited for has happened, for others in the same turn too."""
+        if not self._due:
+            return
+        if self._phase is Phase.OPEN and self._is_free():
+            self._due = False
+            self._advancing = True
+            self._woken = False
+            try:
+                self._flush()
+            except Exception:
+                self._crash(Failure())
+            finally:
+                self._advancing = False
+            if not self._woken and self._phase is Phase.OPEN and self._holds_little():
+                return
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._phase is not Phase.CLOSED:
             try:
                 self._advance()
@@ -382,6 +453,20 @@ class Ordered(Sending):
 
     def _flush(self) -> None:
         replies = self._replies
+        if not replies or not replies[0].done:
+            return
+        if len(replies) == 1 and replies[0].sent is None:
+            # One that nobody waits to be sent: the rest of this comes to that.
+            slot = replies.popleft()
+            if slot.request is not None:
+                self._asked_bytes -= slot.request.size
+            if slot.reply:
+                size = len(slot.reply)
+                self._ready_bytes -= size
+                if self._phase is not Phase.CLOSED:
+                    self._send(slot.reply)
+                    self._out_bytes += size
+            return
         parts: list[bytes] = []
         out_bytes = self._out_bytes
         sent: list[tuple[Callable[[int], None], int, int]] = []

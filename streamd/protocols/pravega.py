@@ -12,7 +12,7 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
 from streamd.access.permits import READ, WRITE, NotAllowed
-from streamd.batch import Batch, Buffer
+from streamd.batch import Buffer
 from streamd.config import fill
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
@@ -21,7 +21,6 @@ from streamd.protocols.order import Steps
 from streamd.protocols.storage import Storage
 from streamd.settings import setting
 from streamd.store import (
-    Appended,
     LevelGap,
     NoSuchSegment,
     RecordsTruncated,
@@ -125,25 +124,22 @@ class PravegaProtocol(StreamProtocol):
         self.allow(WRITE, segment.name)
         # What is on its way to the disk counts: where that fails, so does what is built on it.
         level = segment.claimed_level(block.writer) or 0
-        if block.end <= level:
-            # It came before, and takes no more room.
-            reply = pravega.data_appended(block.writer, level)
-        else:
-            reply = pravega.data_appended(block.writer, block.end)
+        # Else it came before, and takes no more room.
+        fresh = block.end > level
+        reply = pravega.data_appended(block.writer, block.end if fresh else level)
+        if fresh:
             above = block.above(level) if level else block
             if above is None or above.offset > level:
                 # Something is missing before it, or the level is not the start of an event in it.
                 raise LevelGap(level, block.offset, block.end)
             block = above
             self.allow_write(segment, block.batch)
-        stored = self.core.store.append(
-            segment, block.batch, writer=block.writer, expected=block.offset, level=block.end
+        # What the writer had stored before is not counted again.
+        stored = self.promise(reply, block.batch if fresh else None)
+        self.core.store.append_for(
+            stored, segment, block.batch, writer=block.writer, expected=block.offset, level=block.end
         )
-        return stored.addCallback(self._count_stored, block.batch), reply
-
-    def _count_stored(self, place: Appended, batch: Batch) -> None:
-        if not place.duplicate:
-            self.traffic.appended(batch)
+        return stored
 
     def _create(self, request: pravega.CreateSegment) -> Reply:
         self.allow_create(request.name.text)

@@ -98,6 +98,9 @@ class SespProtocol(StreamProtocol):
         if self._topic is None:
             return self._invalid("NoTopicSelected", request.count)
         self.allow(READ, self._topic.name)
+        run = self.recent(self._topic, self._offset, request.count)
+        if run is not None:
+            return self._told([run], request.count)
         runs = self.read(self._topic, self._offset, records_max=min(request.count, _RECORDS_AT_ONCE))
         return runs.addCallback(self._told, request.count)
 

@@ -130,8 +130,9 @@ class SmqProtocol(StreamProtocol):
             if request.messages == 1:
                 raise
             return self.one_by_one([smq.Push(request.tag, each) for each in request.batch.singles()])
-        self.count_appended(request.batch)
-        return self.core.store.append(segment, request.batch, tag=request.tag), smq.PUSHED * request.messages
+        stored = self.promise(smq.PUSHED * request.messages, request.batch)
+        self.core.store.append_for(stored, segment, request.batch, tag=request.tag)
+        return stored
 
     def _target(self, request: smq.Push) -> Segment:
         """Where to push these, if the peer may."""
@@ -161,6 +162,9 @@ class SmqProtocol(StreamProtocol):
                 return self._queue.when_read().addCallback(self._pull_again, request)
             return smq.EMPTY * request.messages
         first, end = taken
+        run = self.recent(group.segment, first, end - first)
+        if run is not None:
+            return self._pulled([run], group, taken, request.messages)
         try:
             runs = self.read(group.segment, first, records_max=end - first)
         except StoreError:

@@ -39,6 +39,7 @@ from streamd.store.errors import (
     UnknownVersion,
 )
 from streamd.store.files import StoreFiles
+from streamd.store.inplace import InPlace
 from streamd.store.journal import JournalWriter, SyncFailed
 from streamd.store.packed import PackedIndex
 from streamd.store.read import Run
@@ -81,7 +82,10 @@ def open_store(
             wakeup.close()
 
     threads = Threads(run, reactor.seconds, lambda call: reactor.callLater(0, call))
-    store = assemble(Disk(), directory, settings, make_writer, threads, closed)
+    in_place = None
+    if settings.sync == "always" and settings.sync_in_place_us:
+        in_place = InPlace(settings.sync_in_place_us / 1e6)
+    store = assemble(Disk(), directory, settings, make_writer, threads, closed, in_place)
     store.compaction = Compaction(store, directory, reactor)
     return store
 
@@ -93,6 +97,7 @@ def assemble(
     make_writer: Callable[[JournalWriter], IWriter],
     threads: Threads,
     closed: Callable[[], None] = lambda: None,
+    in_place: InPlace | None = None,
 ) -> Store:
     """Open a store on any disk, with any writer: what `open_store` does with the real ones."""
     try:
@@ -134,7 +139,7 @@ def assemble(
 
     writer = make_writer(journal)
     reader = Reader(segments, files, packed, threads)
-    return Store(segments, reader, writer, journal.sequence, journal.number, settings, threads, on_closed)
+    return Store(segments, reader, writer, journal.sequence, journal.number, settings, threads, on_closed, in_place)
 
 
 @contextmanager

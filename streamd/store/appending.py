@@ -137,21 +137,41 @@ class Appending:
             self._raise_level(commit, segment, writer, level)
         return self._pipeline.wait(place)
 
-    def append_for(self, waiter: Waiter, segment: Segment, batch: Batch) -> None:
-        """Append records; `waiter` is told when they are on disk. The plain `append` for those who do it most.
+    def append_for(
+        self,
+        waiter: Waiter,
+        segment: Segment,
+        batch: Batch,
+        *,
+        tag: int = 0,
+        writer: bytes | None = None,
+        expected: int = 0,
+        level: int = 0,
+    ) -> None:
+        """Append records as `append` does; `waiter` is told when they are on disk. For those who do it most.
 
         Nothing is told where this raises.
         """
-        self._check_writable(len(batch.payload))
+        pipeline = self._pipeline
+        claims = segment.claims
         if (
-            segment.claims is None
-            and not segment.deleted
-            and not segment.sealed
-            and 0 < len(batch.payload) < _SMALL_BYTES
+            segment.deleted
+            or segment.sealed
+            or (claims is not None and (claims.deleted or claims.sealed or claims.published))
+            or not 0 < len(batch.payload) < _SMALL_BYTES
+            or pipeline.hindered
+            or (writer is not None and (level <= expected or segment.claimed_level(writer) != expected))
         ):
-            self._pipeline.notify(waiter, self._place(self._pipeline.gathering, segment, batch, 0))
-        else:
-            self.append(segment, batch).addCallbacks(waiter.callback, waiter.errback)
+            appended = self.append(segment, batch, tag=tag, writer=writer, expected=expected, level=level)
+            appended.addCallbacks(waiter.callback, waiter.errback)
+            return
+        commit = pipeline.gathering
+        place = Appended(segment.next_number, segment.next_offset)
+        if not commit.extend(segment, batch, tag):
+            self._place(commit, segment, batch, tag)
+        if writer is not None:
+            self._raise_level(commit, segment, writer, level)
+        pipeline.notify(waiter, place)
 
     def append_all(self, appends: Sequence[Append]) -> Deferred[list[Appended]]:
         """Append to several segments in one atomic frame: after a crash all of it is there, or none."""

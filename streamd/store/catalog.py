@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from streamd.store.broadcast import BROADCASTS, HIDDEN, NOBODY, PLAIN, Broadcast, Numbered, new_segment
 from streamd.store.disk import IDisk
 from streamd.store.errors import SAVE, StoreUnusable, UnknownVersion
-from streamd.store.journal import is_full
+from streamd.store.room import is_full
 from streamd.store.rowsum import (
     META,
     PARTS,

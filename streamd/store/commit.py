@@ -16,7 +16,17 @@ from twisted.internet.defer import Deferred
 
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
-from streamd.store.frame import ENTRY_BYTES_MAX, RANGE, REMOVALS, EncodedFrame, Entry, Kind, encode_keyed
+from streamd.store.frame import (
+    ENTRY_BYTES_MAX,
+    EVENT_HEADER_BYTES,
+    RANGE,
+    REMOVALS,
+    TAG_RAW,
+    EncodedFrame,
+    Entry,
+    Kind,
+    encode_keyed,
+)
 from streamd.store.journal import JournalWriter, NoRoom
 from streamd.store.segment import Segment
 
@@ -102,6 +112,27 @@ class Commit:
         entry.add(batch)
         self.bytes += added
 
+    def extend(self, segment: Segment, batch: Batch, tag: int) -> bool:
+        """Take records up with their place, where this commit has an entry for them already: whether it has.
+
+        Others who write to the same segment at the same time do nothing but this, for each message.
+        """
+        entry = self._open.get(segment)
+        count = len(batch.lengths)
+        size = len(batch.payload)
+        added = 4 * count + size
+        if entry is None or entry.tag != tag or entry.length + added > ENTRY_BYTES_MAX:
+            return False
+        entry.lengths.append(batch.lengths)
+        entry.body.append(batch.payload)
+        entry.count += count
+        entry.length += added
+        self.bytes += added
+        segment.next_number += count
+        # What `span` says, without the call.
+        segment.next_offset += size if tag & TAG_RAW else size + EVENT_HEADER_BYTES * count
+        return True
+
     def level(self, segment: Segment, writer: bytes, level: int) -> None:
         """Raise a writer's ack level with this commit; the last word counts, so one entry for each writer is enough."""
         entry = self._levels.get((segment, writer))
@@ -163,6 +194,15 @@ class IWriter(Protocol):
     def submit(self, commit: Commit, done: Done) -> None:
         """Write a commit, sync it as the settings say, and call `done`."""
 
+    def would_roll(self, commit: Commit) -> bool:
+        """Whether this commit would be the first in a new journal file. Only where nothing is submitted."""
+
+    def write_here(self, commit: Commit, done: Done) -> float:
+        """Write and sync a commit on the calling thread, and call `done`: how many seconds the former took.
+
+        Only where nothing is submitted.
+        """
+
     def close(self, done: Callable[[], None]) -> None:
         """Write and sync what was submitted, close the journal, and call `done`."""
 
@@ -205,6 +245,22 @@ class WriterThread:
         """Write a commit."""
         self._queue.put((commit, done))
 
+    def would_roll(self, commit: Commit) -> bool:
+        """Whether a new file has to be made for a commit."""
+        return self._journal.would_roll(commit.entries, removals=commit.removals, roll=commit.roll)
+
+    def write_here(self, commit: Commit, done: Done) -> float:
+        """Write a commit while the thread has nothing to do."""
+        begun = time.perf_counter()
+        try:
+            error = write(self._journal, commit, sync=True, now=time.time_ns() // 1000)
+        except BaseException as failure:
+            self._end_all(failure)
+            raise
+        seconds = time.perf_counter() - begun
+        self._deliver(done, commit, error)
+        return seconds
+
     def close(self, done: Callable[[], None]) -> None:
         """Finish, and end the thread."""
         self._queue.put(done)
@@ -214,10 +270,13 @@ class WriterThread:
             while self._step():
                 pass
         except BaseException as error:
-            # A failed write or sync leaves the file in a state that nobody knows, and a second sync may lie about it.
-            # Whatever else goes wrong here would leave every writer waiting for ever.
-            self._fatal(f"the journal can't be written, so the daemon ends: {type(error).__name__}: {error}")
+            self._end_all(error)
             raise
+
+    def _end_all(self, error: BaseException) -> None:
+        # A failed write or sync leaves the file in a state that nobody knows, and a second sync may lie about it.
+        # Whatever else goes wrong here would leave every writer waiting for ever.
+        self._fatal(f"the journal can't be written, so the daemon ends: {type(error).__name__}: {error}")
 
     def _step(self) -> bool:
         try:

@@ -98,10 +98,7 @@ class JournalWriter:
         if length > FRAME_BYTES_MAX:
             # Recovery would take it for damage.
             raise NoRoom(f"a commit of {length} bytes is over the limit of {FRAME_BYTES_MAX}")
-        limit = self._room - (0 if removals else self._reserve(self._room))
-        # A frame larger than a whole file gets one of its own.
-        full = roll or self.position + length > limit or self._entries >= FILE_ENTRIES_MAX
-        if self._file is None or (full and self.position > FILE_HEADER.size):
+        if self._must_roll(length, removals, roll):
             try:
                 self._roll(length, removals=removals, ample=ample)
             except NoRoom:
@@ -123,6 +120,16 @@ class JournalWriter:
         self.sequence += len(entries)
         self._entries += len(entries)
         return frame, self.number
+
+    def would_roll(self, entries: Sequence[Entry], *, removals: bool, roll: bool) -> bool:
+        """Whether these entries would go to a new file, which takes some syncs more."""
+        return self._must_roll(frame_length(entries), removals, roll)
+
+    def _must_roll(self, length: int, removals: bool, roll: bool) -> bool:
+        limit = self._room - (0 if removals else self._reserve(self._room))
+        # A frame larger than a whole file gets one of its own.
+        full = roll or self.position + length > limit or self._entries >= FILE_ENTRIES_MAX
+        return self._file is None or (full and self.position > FILE_HEADER.size)
 
     def _put(self, buffers: Sequence[Buffer]) -> None:
         assert self._file is not None

@@ -17,10 +17,12 @@ from streamd.metrics import CommitCounts
 from streamd.store.commit import Commit, IWriter, Waiter
 from streamd.store.errors import StoreError, StoreReadOnly
 from streamd.store.frame import Entry
+from streamd.store.inplace import BYTES_MAX, InPlace
 from streamd.store.journal import FILE_ENTRIES_MAX, NoRoom
 from streamd.store.pace import Pace
 from streamd.store.segment import Segment
 from streamd.store.segments import Segments
+from streamd.store.turn import Turn
 
 # How long appends are refused after the disk was found full, before the next one may try again.
 _FULL_SECONDS: Final = 1.0
@@ -67,11 +69,13 @@ class Pipeline:
         file: int,
         seconds: Callable[[], float],
         pace: Pace,
+        in_place: InPlace | None = None,
     ) -> None:
         self._segments = segments
         self._writer = writer
         self._seconds = seconds
         self.pace = pace
+        self._in_place = in_place
         self._flown_at = 0.0
         self._flying: Commit | None = None
         self._full: Full | None = None
@@ -80,6 +84,9 @@ class Pipeline:
         self._commits_seen = 0
         self._closed: Deferred[None] | None = None
         self._ended = False
+        self.hindered = False
+        """Whether something may stand in the way of a write: the disk was full, or the store is closing."""
+        self.turn = Turn(self._fly_gathered)
         self.gathering = Commit(1, sequence)
         self.file = file
         """The journal file that is written to."""
@@ -143,7 +150,7 @@ class Pipeline:
     def notify(self, waiter: Waiter, result: object) -> None:
         """The same for somebody who is there already."""
         self.gathering.waiters.append((waiter, result))
-        if self._flying is None:
+        if self._flying is None and not self.turn.lasts:
             self._fly_on()
 
     def refuse(self, error: StoreError, *, settled: bool) -> Deferred[Any]:
@@ -162,6 +169,14 @@ class Pipeline:
 
     def _latest(self) -> Commit | None:
         return self.gathering if self.gathering.entries else self._flying
+
+    def _fly_gathered(self) -> None:
+        """Go on with what was gathered, if there is anything and the writer is free."""
+        if self._flying is not None or not self.gathering.waiters:
+            return
+        if not self.turn.due or not self._fits_in_place(self.gathering):
+            # Else who is due has its answer first, and then the end of the turn comes by here again.
+            self._fly_on()
 
     def _fly_on(self) -> None:
         """Give what was gathered to the writer, unless the compactor is too far behind.
@@ -207,8 +222,7 @@ class Pipeline:
     def fold_ended(self) -> None:
         """The compactor has caught up a little."""
         self._waiting_for_fold = False
-        if self._flying is None and self.gathering.entries:
-            self._fly_on()
+        self._fly_gathered()
 
     def _fly(self) -> None:
         """Give what was gathered to the writer, and gather anew."""
@@ -219,12 +233,42 @@ class Pipeline:
             commit.roll = commit.ample = True
         self.gathering = Commit(commit.number + 1, commit.next_sequence)
         self._flown_at = self._seconds()
+        if self._fits_in_place(commit):
+            assert self._in_place is not None
+            # One in a turn: what its answers lead to is for the writer thread, or others might wait for long.
+            self.turn.is_whole = False
+            self._in_place.took(self._writer.write_here(commit, self._landed))
+            return
+        if self._in_place is not None:
+            self._in_place.handed_over()
         self._writer.submit(commit, self._landed)
+
+    def _fits_in_place(self, commit: Commit) -> bool:
+        """Whether the reactor's thread is to write this by itself: it is small, and all there is to do."""
+        return (
+            self._in_place is not None
+            and self._in_place.is_on
+            and self.turn.lasts
+            and self.turn.is_whole
+            and commit.bytes <= BYTES_MAX
+            and not self._writer.would_roll(commit)
+        )
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def _landed(self, commit: Commit, error: NoRoom | None) -> None:
-        """The writer is done with a commit: let it take effect, and start the next at once."""
+        """The writer is done with a commit: all who wait for it are told, and then answer, each once."""
+        if self.turn.lasts:
+            self._take_effect(commit, error)
+            return
+        self.turn.begin()
+        try:
+            self._take_effect(commit, error)
+        finally:
+            self.turn.end()
+
+    def _take_effect(self, commit: Commit, error: NoRoom | None) -> None:
+        """Let a commit take effect, and start the next at once."""
         if error is not None:
             self._fail(error)
             return
@@ -242,9 +286,9 @@ class Pipeline:
         self._settle(commit)
         self.commits += 1
         self._flying = None
-        if self.gathering.entries:
+        if not self._fits_in_place(self.gathering):
             # Before anybody is told: the disk works while the reactor answers.
-            self._fly_on()
+            self._fly_gathered()
         commit.fire()
         if commit.roll:
             self._freeing_since = None
@@ -292,6 +336,7 @@ class Pipeline:
         self._full.requests += len(waiters)
         self._full.bytes += flying.bytes + gathering.bytes
         self.counted.failed += bool(waiters)
+        self.hindered = True
         self._flying = None
         self.gathering = Commit(gathering.number + 1, flying.sequence)
         self.names.clear()
@@ -308,6 +353,7 @@ class Pipeline:
     def _has_room(self, full: Full) -> None:
         """An append is stored, or could be."""
         self._full = None
+        self.hindered = self.closing
         self._log.info(
             "the disk has room again: {requests} writes with {bytes} bytes were refused in {seconds} s",
             requests=full.requests,
@@ -333,6 +379,7 @@ class Pipeline:
         """Take nothing more; fires when what is pending is on disk and the journal is closed."""
         if self._closed is None:
             self._closed = Deferred()
+            self.hindered = True
             if self._flying is None and self.gathering.entries:
                 # It waited for the compactor. The next start has a little more to replay.
                 self._fly()

@@ -11,7 +11,20 @@ from twisted.python.failure import Failure
 from streamd.store.errors import NoSuchSegment, ReadFailed, RecordsTruncated
 from streamd.store.files import StoreFiles
 from streamd.store.packed import PackedIndex
-from streamd.store.read import Run, Want, check_retained, decode, enough, fetch, own_runs, plan, source_of, source_want
+from streamd.store.read import (
+    Run,
+    Want,
+    check_retained,
+    decode,
+    enough,
+    extent_runs,
+    fetch,
+    own_runs,
+    plan,
+    source_of,
+    source_want,
+)
+from streamd.store.recent import FEW_RECORDS, Recent
 from streamd.store.segment import PACKS, Extent, Segment
 from streamd.store.segments import Segments
 from streamd.store.usage import Usage
@@ -42,6 +55,13 @@ class Reader:
         self._files = files
         self._packed = packed
         self._threads = threads
+        self._recent = Recent()
+
+    def recent(self, segment: Segment, number: int, bytes_max: int, records_max: int) -> Run | None:
+        """Few records from `number` on, where they were read just now. None where the files have to be asked."""
+        if segment.deleted or number < segment.first_number or records_max > FEW_RECORDS:
+            return None
+        return self._recent.find(segment.id, number, records_max, bytes_max)
 
     def read(self, segment: Segment, want: Want, admit: Admit | None = None) -> Deferred[list[Run]]:
         """What is wanted of a segment. StoreErrors are raised, or fail the Deferred.
@@ -59,7 +79,7 @@ class Reader:
             if (wait := _wait_for_room(extents, admit)) is not None:
                 return wait.addCallback(lambda _: self.read(segment, want))
             try:
-                return self._fetch(extents, want)
+                return self._fetch(extents, want, segment)
             except FileNotFoundError:
                 pass  # a merge has just put it elsewhere: ask the catalog
         return self._ask(segment, want, admit, tries=2)
@@ -103,7 +123,7 @@ class Reader:
             if (wait := _wait_for_room(extents, admit)) is not None:
                 return wait.addCallback(lambda _: self.read(segment, want))
             try:
-                return self._fetch(enough(extents, want), want).addCallback(begins)
+                return self._fetch(enough(extents, want), want, segment).addCallback(begins)
             except FileNotFoundError as error:
                 self._packed.forget()
                 if not tries:
@@ -112,7 +132,7 @@ class Reader:
 
         return self._threads.run(self._packed.load, segment.id, want).addCallback(found)
 
-    def _fetch(self, extents: list[Extent], want: Want) -> Deferred[list[Run]]:
+    def _fetch(self, extents: list[Extent], want: Want, segment: Segment) -> Deferred[list[Run]]:
         if not extents:
             return succeed([])
         try:
@@ -125,6 +145,10 @@ class Reader:
             raise ReadFailed(str(error)) from error
         bodies = fetch(extents, files, lambda file, position, length: file.read_now(position, length))
         if bodies is not None:
+            if want.records_max <= FEW_RECORDS and extents[0].count > 1:
+                # Who asks for few of many will soon ask for the next ones.
+                for run in extent_runs(extents[0], bodies[0]):
+                    self._recent.add(segment.id, run)
             return succeed(decode(extents, bodies, want))
 
         def cold() -> list[Run]:

@@ -28,6 +28,7 @@ from streamd.store.errors import (
     StoreError,
 )
 from streamd.store.frame import ENTRY_BYTES_MAX, RANGE, Entry, Kind, encode_keyed
+from streamd.store.inplace import InPlace
 from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
 from streamd.store.pace import Pace
 from streamd.store.pipeline import Pipeline
@@ -36,6 +37,7 @@ from streamd.store.reader import Admit, Reader, Threads
 from streamd.store.retention import Retention
 from streamd.store.segment import PACKS, Segment
 from streamd.store.segments import Segments
+from streamd.store.turn import Turn
 from streamd.store.usage import Usage
 
 # Segments that are told of a fold in one turn of the reactor.
@@ -55,6 +57,7 @@ class Store(Appending):
         settings: StoreSettings,
         threads: Threads,
         on_closed: Callable[[], None],
+        in_place: InPlace | None = None,
     ) -> None:
         self._segments = segments
         self._reader = reader
@@ -68,7 +71,7 @@ class Store(Appending):
         """What keeps segments within their limits; None where there are none."""
         self.pace = Pace(settings.commit_ms / 1000)
         """How much one writer may have on its way to the disk so that others do not wait long."""
-        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds, self.pace)
+        self._pipeline = Pipeline(segments, writer, sequence, file, threads.seconds, self.pace, in_place)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -134,6 +137,11 @@ class Store(Appending):
     def pending_bytes(self) -> int:
         """Bytes that wait for their commit."""
         return self._pipeline.pending_bytes
+
+    @property
+    def turn(self) -> Turn:
+        """What lets many be served at once, and what they write be one commit."""
+        return self._pipeline.turn
 
     @property
     def commits(self) -> int:
@@ -305,6 +313,10 @@ class Store(Appending):
         large, since it is read whole, whatever the limits are.
         """
         return self._reader.read(segment, Want(number, None, bytes_max, records_max), admit)
+
+    def recent(self, segment: Segment, number: int, *, bytes_max: int, records_max: int) -> Run | None:
+        """What `read` would give, at once, where few records are wanted of those that were read just now. Else None."""
+        return self._reader.recent(segment, number, bytes_max, records_max)
 
     def read_at(
         self,

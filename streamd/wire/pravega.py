@@ -380,6 +380,8 @@ def _alike(block: bytes | bytearray, event_bytes_max: int) -> Batch | None:
     if kind or not 0 < length <= event_bytes_max or len(block) % frame:
         return None
     count = len(block) // frame
+    if count == 1 and length < _LARGE_BYTES:
+        return Batch.single(bytes(block[HEADER.size :]))
     for column in range(HEADER.size):
         if block[column::frame] != block[column : column + 1] * count:
             return None

@@ -7,12 +7,11 @@ records. The work is done by `split`, `join` and `count`, not by a loop over lin
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
 from typing import ClassVar, Final
 
-from streamd.batch import LENGTH_TYPE, Batch, Buffer
+from streamd.batch import Batch, Buffer
 from streamd.wire import WireError
 
 OFFSET_END: Final = 1 << 63
@@ -51,7 +50,9 @@ class Publish(Command):
     __slots__ = ("batch",)
 
     def __init__(self, batch: Batch) -> None:
-        super().__init__(len(batch.payload) + 4 * len(batch.lengths), len(batch.lengths))
+        # Without a call of the base class: this is made for every message.
+        self.count = count = len(batch.lengths)
+        self.size = len(batch.payload) + 4 * count
         self.batch = batch
 
 
@@ -202,6 +203,16 @@ class SespCodec:
         """The commands that `data` completes."""
         if self.error is not None:
             raise self.error
+        end = data.find(b"\n") + 1
+        if (
+            end == len(data) <= self._line_bytes_max + 1
+            and not self._rest
+            and self._telnet is False
+            and data.startswith(b">")
+            and data.isascii()
+        ):
+            # One message and nothing else: what most clients send, one after the other.
+            return [Publish(Batch.single(data[1:-1]))]
         end = data.rfind(b"\n") + 1
         if not end:
             self._keep(data)
@@ -268,7 +279,7 @@ def _messages(whole: bytes) -> Batch | None:
     """
     end = whole.find(b"\n")
     if end + 1 == len(whole):
-        return Batch(array(LENGTH_TYPE, (end - 1,)), whole[1:end])
+        return Batch.single(whole[1:end])
     if end < _LONG_LINE_BYTES:
         lines = whole.split(b"\n")
         lines.pop()

@@ -122,6 +122,14 @@ class SmqCodec:
                 return []
             data = bytes(self._rest)
             self._rest = bytearray()
+        if not self._skip:
+            # One request and nothing else: what most clients send, one after the other.
+            if data == PULL_REQUEST:
+                return [Pull(1)]
+            body = len(data) - HEADER.size
+            if MESSAGE.size <= body <= self._body_bytes_max and HEADER.unpack_from(data) == (PUSH, body):
+                self._wanted = HEADER.size
+                return [self._pushes(data, 0)[0]]
         return self._merge(self._parse(data))
 
     def _parse(self, data: bytes) -> Iterator[Request]:

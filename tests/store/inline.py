@@ -52,6 +52,17 @@ class InlineWriter:
         if self.on_submit is not None:
             self.on_submit()
 
+    def would_roll(self, commit: Commit) -> bool:
+        """Whether a commit would go to a new file."""
+        return self.journal.would_roll(commit.entries, removals=commit.removals, roll=commit.roll)
+
+    def write_here(self, commit: Commit, done: Done) -> float:
+        """Write a commit at once, in no time."""
+        assert not self._queue
+        self.submit(commit, done)
+        self.step()
+        return 0.0
+
     def step(self) -> None:
         """Write the oldest commit, and tell the store."""
         commit, done = self._queue[0]

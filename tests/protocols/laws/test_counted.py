@@ -116,6 +116,7 @@ class CountedWrites(_Counted):
         self.assertEqual([event["log_format"] for event in said if "the disk is full" not in event["log_format"]], [])
         self.assertEqual(len(said), 1)
 
+
 @every(PROTOCOLS)
 class CountedConnections(_Counted):
     """Connections are counted under the protocol's own name."""
