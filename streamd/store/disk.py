@@ -18,6 +18,7 @@ from urllib.parse import quote
 from zope.interface import Interface, implementer
 
 from streamd.batch import Buffer
+from streamd.store import wal
 
 # The kernel takes at most this many buffers in one call (IOV_MAX is 1024 on Linux and macOS).
 _BUFFERS_MAX = 1024
@@ -81,7 +82,8 @@ class IDisk(Interface):
     def database(path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
         """A SQLite database in WAL mode whose commits are synced, made where there is none and it may be written.
 
-        `immutable`: nobody writes to it now, and it is read without a look at its WAL or at locks.
+        `immutable`: nobody writes to it now, and it is read, with what is in its WAL, without a look at locks. No file
+        is made or changed by that.
         """
 
     def map(path: str, length: int, *, writable: bool) -> memoryview:
@@ -209,18 +211,34 @@ class Disk:
         return room.f_bavail * room.f_frsize
 
     def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
-        if not (self.stamp(path) or (0,))[0] and (self.stamp(path + "-wal") or (0,))[0]:
+        if not (self.stamp(path) or (0,))[0] and (self.stamp(path + wal.SUFFIX) or (0,))[0]:
             # SQLite takes it for a new one and removes the WAL, in which all of it may be.
             raise sqlite3.DatabaseError("the file is empty or gone, and its -wal is not")
-        mode = "rwc" if writable else "ro&immutable=1" if immutable else "ro"
+        mode = "rwc" if writable else "ro"
+        in_memory = immutable and self._has_commit(path + wal.SUFFIX)
+        if immutable:
+            # The first has the WAL's index in memory instead of a file; the second takes no notice of a WAL, since the
+            # first would remove one that it finds nothing in.
+            mode = "ro&vfs=unix-none" if in_memory else "ro&immutable=1"
         # Connections move between threads of a pool, one at a time: who shares one has a lock.
         database = sqlite3.connect(
             f"file:{quote(path)}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=30
         )
+        if in_memory:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
         if writable:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
         return database
+
+    def _has_commit(self, path: str) -> bool:
+        if not (self.stamp(path) or (0,))[0]:
+            return False
+        file = self.open(path, writable=False)
+        try:
+            return wal.has_commit(file.read)
+        finally:
+            file.close()
 
     def map(self, path: str, length: int, *, writable: bool) -> memoryview:
         descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
