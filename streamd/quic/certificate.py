@@ -79,7 +79,7 @@ def self_signed(directory: str, *, now: datetime | None = None) -> tuple[ServerC
         # The key first: a certificate without one would be a riddle to the next start, a key alone is made anew.
         key = ec.generate_private_key(ec.SECP256R1())
         _write(key_path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
-    _write(path, _make(key, now), 0o644)
+    _write(path, _make(key, now), 0o600)
     return ServerCertificate.read(key_path, path), path
 
 
