@@ -189,6 +189,9 @@ def backup(options: argparse.Namespace) -> int:
 
         taken = take_backup(disk, options.path, options.to, _now(), expect, lambda more: bars[0](more))
         forgotten = Backup(disk, options.to).forget(options.keep) if options.keep is not None else []
+    if taken.tightened:
+        files = counted(taken.tightened, "file")
+        say(f"{options.to}: other users could read {files} of this backup; only the owner can now")
     if options.json:
         print_json({**_told(taken.manifest), "copied_bytes": taken.copied_bytes, "forgotten": forgotten})
     else:

@@ -154,14 +154,14 @@ class _Local:
 
     def _make_key(self, path: str) -> Any:
         key = ec.generate_private_key(ec.SECP256R1())
-        self._write(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
+        self._write(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return key
 
     def _write_authority(self, key: Any, name: x509.Name) -> None:
         builder = self._builder(name, name, key, _CA_LIFE)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-        self._write(self._ca, builder.sign(key, SHA256()).public_bytes(Encoding.PEM), 0o644)
+        self._write(self._ca, builder.sign(key, SHA256()).public_bytes(Encoding.PEM))
 
     def _write_certificate(self, before: ServerCertificate | None) -> None:
         """Sign a certificate, for the same key where there is one: there is never one without its key."""
@@ -180,7 +180,7 @@ class _Local:
         ):
             builder = builder.add_extension(extension, critical=critical)
         signed = builder.sign(authority.key, SHA256())
-        self._write(self._path, b"".join([each.public_bytes(Encoding.PEM) for each in (signed, issuer)]), 0o644)
+        self._write(self._path, b"".join([each.public_bytes(Encoding.PEM) for each in (signed, issuer)]))
 
     def _builder(self, name: x509.Name, issuer: x509.Name, key: Any, life: timedelta) -> x509.CertificateBuilder:
         return (
@@ -194,14 +194,14 @@ class _Local:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
 
-    def _write(self, path: str, data: bytes, mode: int) -> None:
-        """Put a file there whole or not at all, with this mode from the first moment on."""
+    def _write(self, path: str, data: bytes) -> None:
+        """Put a file there whole or not at all, and for its owner alone from the first moment on."""
         beside = f"{path}.new"
         try:
             os.unlink(beside)
         except FileNotFoundError:
             pass
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()

@@ -104,6 +104,18 @@ def assemble(
         home = DataDirectory(disk, directory)
     except OSError as error:
         raise StoreUnusable(f"{directory}: {error}") from error
+    if home.protected.changed:
+        _log.warn(
+            "{directory}: {count} files and directories were open to other users; they have modes 0600 and 0700 now",
+            directory=directory,
+            count=home.protected.changed,
+        )
+    if home.protected.refused is not None:
+        _log.warn(
+            "{directory}: other users may read this store, or hold its locks: {reason}",
+            directory=directory,
+            reason=home.protected.refused,
+        )
     try:
         with _without_compactor(home):
             segments, journal, found = recover(disk, home, settings)

@@ -68,6 +68,8 @@ class Taken(NamedTuple):
     manifest: Manifest
     copied_bytes: int
     """What was not in the backup before."""
+    tightened: int = 0
+    """Files and directories of the backup that were open to other users, and are not any more."""
 
 
 class _Moved(Exception):
@@ -96,11 +98,12 @@ def take_backup(
     backup = Backup(disk, target)
     with backup.locked():
         backup.begin(store)
+        tightened = disk.protect(target).changed
         begin = time.monotonic()
         for _ in range(_TRIES):
             attempt = _Attempt(disk, directory, store, backup, name)
             try:
-                return attempt.run(expect, advance)
+                return attempt.run(expect, advance)._replace(tightened=tightened)
             except _Moved:
                 continue
             except (StoreCorrupt, CutShort):

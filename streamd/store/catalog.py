@@ -86,6 +86,10 @@ class Pack(NamedTuple):
     blocks: int
 
 
+class NoCatalog(StoreUnusable):
+    """There is none yet, or one without its tables."""
+
+
 class CatalogFull(StoreUnusable):
     """There is no room to open the catalog for writing; it can be read."""
 
@@ -127,7 +131,7 @@ class Catalog:
     def _prepare(self, disk: IDisk, directory: str, store: bytes, writable: bool) -> None:
         if not self._has_meta():
             if not writable:
-                raise StoreUnusable(f"{self.path}: there is no catalog here yet")
+                raise NoCatalog(f"{self.path}: there is no catalog here yet")
             with self:
                 self._execute(SCHEMA + SCHEMA_2)
                 for key, value in zip(META, (VERSION, 1, 0, 0, 0, 0, store), strict=True):

@@ -65,6 +65,8 @@ class DataDirectory:
             raise StoreLocked(f"{path}: another streamd has this data directory")
         self._lock: IDiskFile = lock
         try:
+            self.protected = disk.protect(path)
+            """What of it others could have had until now."""
             self.store: bytes = self._identify(names)
             disk.make_directory(self.journal)
             disk.make_directory(self.packs)

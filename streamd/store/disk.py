@@ -9,18 +9,36 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EAGAIN, ENODATA, EOPNOTSUPP
 from mmap import ACCESS_READ, ACCESS_WRITE, mmap
+from typing import NamedTuple
 from urllib.parse import quote
 
 from zope.interface import Interface, implementer
 
 from streamd.batch import Buffer
+from streamd.store import wal
 
 # The kernel takes at most this many buffers in one call (IOV_MAX is 1024 on Linux and macOS).
 _BUFFERS_MAX = 1024
+
+
+# Everything is made with these, whatever the umask says: who could read a store's files could read all messages, and
+# hold its locks.
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+
+
+class Protected(NamedTuple):
+    """What came of it."""
+
+    changed: int
+    """Files and directories that others could read, write or run."""
+    refused: str | None = None
+    """One of those that still are so, and why."""
 
 
 class IDiskFile(Interface):
@@ -55,7 +73,10 @@ class IDisk(Interface):
     """A file system. Paths are strings."""
 
     def make_directory(path: str) -> None:
-        """Create a directory, and its parents; one that is there is fine."""
+        """Create a directory, and its parents; one that is there is fine. What is made here is its owner's alone."""
+
+    def protect(path: str) -> Protected:
+        """Let nobody but the owner have anything below a directory, itself included. Links are not followed."""
 
     def list_directory(path: str) -> list[str]:
         """The names in a directory, sorted."""
@@ -84,7 +105,8 @@ class IDisk(Interface):
     def database(path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
         """A SQLite database in WAL mode whose commits are synced, made where there is none and it may be written.
 
-        `immutable`: nobody writes to it now, and it is read without a look at its WAL or at locks.
+        `immutable`: nobody writes to it now, and it is read, with what is in its WAL, without a look at locks. No file
+        is made or changed by that.
         """
 
     def map(path: str, length: int, *, writable: bool) -> memoryview:
@@ -181,15 +203,32 @@ class Disk:
         with suppress(PermissionError):
             self.sync_directory(os.path.dirname(path))
         for each in reversed(missing):
-            os.mkdir(each)
+            os.mkdir(each, _DIRECTORY_MODE)
+            _give(each, os.path.dirname(each))
             # A directory whose name is not synced is gone after a power cut, with all that was synced in it.
             self.sync_directory(os.path.dirname(each))
+
+    def protect(self, path: str) -> Protected:
+        changed, refused = 0, None
+        for folder, folders, names in os.walk(path):
+            for each in (folder, *[os.path.join(folder, name) for name in (*folders, *names)]):
+                try:
+                    found = os.lstat(each).st_mode
+                    mode = _DIRECTORY_MODE if stat.S_ISDIR(found) else _FILE_MODE
+                    if not stat.S_ISLNK(found) and stat.S_IMODE(found) & ~mode:
+                        os.chmod(each, stat.S_IMODE(found) & mode)
+                        changed += 1
+                except FileNotFoundError:
+                    continue  # it has just gone
+                except OSError as error:
+                    refused = str(error)
+        return Protected(changed, refused)
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
     def create(self, path: str) -> DiskFile:
-        return DiskFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        return DiskFile(_create(path, os.O_EXCL))
 
     def open(self, path: str, *, writable: bool) -> DiskFile:
         return DiskFile(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
@@ -216,18 +255,37 @@ class Disk:
         return room.f_blocks * room.f_frsize
 
     def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
-        if not (self.stamp(path) or (0,))[0] and (self.stamp(path + "-wal") or (0,))[0]:
+        if not (self.stamp(path) or (0,))[0] and (self.stamp(path + wal.SUFFIX) or (0,))[0]:
             # SQLite takes it for a new one and removes the WAL, in which all of it may be.
             raise sqlite3.DatabaseError("the file is empty or gone, and its -wal is not")
-        mode = "rwc" if writable else "ro&immutable=1" if immutable else "ro"
+        if writable and not self.stamp(path):
+            # SQLite would go by the umask. The files beside it get the mode and the owner of this one.
+            os.close(_create(path))
+        mode = "rwc" if writable else "ro"
+        in_memory = immutable and self._has_commit(path + wal.SUFFIX)
+        if immutable:
+            # The first has the WAL's index in memory instead of a file; the second takes no notice of a WAL, since the
+            # first would remove one that it finds nothing in.
+            mode = "ro&vfs=unix-none" if in_memory else "ro&immutable=1"
         # Connections move between threads of a pool, one at a time: who shares one has a lock.
         database = sqlite3.connect(
             f"file:{quote(path)}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=30
         )
+        if in_memory:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
         if writable:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
         return database
+
+    def _has_commit(self, path: str) -> bool:
+        if not (self.stamp(path) or (0,))[0]:
+            return False
+        file = self.open(path, writable=False)
+        try:
+            return wal.has_commit(file.read)
+        finally:
+            file.close()
 
     def map(self, path: str, length: int, *, writable: bool) -> memoryview:
         descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
@@ -245,7 +303,7 @@ class Disk:
         return found.st_size, found.st_mtime_ns, found.st_ino
 
     def lock(self, path: str) -> DiskFile | None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = _create(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -255,3 +313,18 @@ class Disk:
             os.close(descriptor)
             raise
         return DiskFile(descriptor)
+
+
+def _create(path: str, flags: int = 0) -> int:
+    """Open a file to read and write, which is made where it is not there."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, _FILE_MODE)
+    _give(descriptor, os.path.dirname(path) or ".")
+    return descriptor
+
+
+def _give(made: int | str, directory: str) -> None:
+    """Let what root makes in somebody's directory be that one's: a repair by root must not lock the daemon out."""
+    if os.geteuid() == 0:
+        with suppress(OSError):  # a root that is none: in a container, or to a server of files
+            owner = os.stat(directory)
+            os.chown(made, owner.st_uid, owner.st_gid)

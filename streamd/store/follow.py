@@ -45,6 +45,11 @@ class Follower:
             self._store = read_identity(disk, directory)
         except FileNotFoundError as error:
             raise NotAStore(f"{directory}: there is no store here: {error.strerror}") from error
+        except PermissionError as error:
+            raise StoreUnusable(
+                f"{directory}: {error.strerror}. A store's files are its daemon's alone: read them as that user, or "
+                "from the daemon itself"
+            ) from error
         except OSError as error:
             raise StoreUnusable(f"{directory}: {error}") from error
         self.catalog = ReadOnlyCatalog(disk, directory, self._store)

@@ -31,8 +31,10 @@ _PAUSE_SECONDS: Final = 0.005
 class ReadOnlyCatalog:
     """Answers questions about what is folded. One thread at a time."""
 
-    def __init__(self, disk: IDisk, directory: str, store: bytes) -> None:
+    def __init__(self, disk: IDisk, directory: str, store: bytes, *, is_alone: bool = False) -> None:
+        """`is_alone`: the caller keeps all writers out, and nothing is changed, not even what SQLite has for itself."""
         self._disk = disk
+        self._is_alone = is_alone
         self._directory = directory
         self._store = store
         self._path = os.path.join(directory, FILE_NAME)
@@ -63,7 +65,7 @@ class ReadOnlyCatalog:
             self.close()
         if self._catalog is None:
             touched = self._touched()
-            immutable = not touched[1]
+            immutable = self._is_alone or not touched[1]
             try:
                 self._catalog = Catalog(self._disk, self._directory, self._store, writable=False, immutable=immutable)
             except StoreUnusable as error:

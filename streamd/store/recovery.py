@@ -19,12 +19,14 @@ from itertools import pairwise
 from streamd.batch import Buffer
 from streamd.settings import StoreSettings
 from streamd.store import pack
-from streamd.store.catalog import Catalog, CatalogFull, Pack
+from streamd.store.catalog import FILE_NAME as CATALOG_NAME
+from streamd.store.catalog import Catalog, CatalogFull, NoCatalog, Pack
 from streamd.store.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.committed import begin_committed, read_committed
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import SAVE, StoreCorrupt, StoreUnusable
+from streamd.store.fold import journal_numbers
 from streamd.store.frame import ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, frame_head
 from streamd.store.journal import (
     FILE_NAME,
@@ -40,6 +42,7 @@ from streamd.store.replay import Replay, read_bytes
 from streamd.store.rowsum import UNREADABLE
 from streamd.store.scan import Scanner
 from streamd.store.segments import Segments
+from streamd.store.settle import restore_wal
 from streamd.store.spare import spare_journal, spare_packs
 
 
@@ -80,15 +83,10 @@ class _Recoverer:
         """Everything below this sequence is on the medium, says the last run."""
 
     def run(self) -> tuple[Segments, JournalWriter, Recovery]:
+        self._look()
         covered = self._read_catalog()
         headers = self._headers(covered)
-        if headers and headers[0].sequence != self._replay.sequence:
-            raise StoreCorrupt(
-                self._replay.path(headers[0].number),
-                0,
-                f"it begins at sequence {headers[0].sequence}: the files before it, from sequence "
-                f"{self._replay.sequence} on, are missing, or the catalog is of an earlier time",
-            )
+        self._check_begin(headers)
         if not headers and self._replay.sequence < self._synced:
             raise self._missing(os.path.join(self._directory, file_name(covered + 1)), 0, self._replay.sequence)
         # Not before the journal goes on where the catalog ends: one of another time does not know what is needed.
@@ -110,6 +108,41 @@ class _Recoverer:
 
     # -- what is folded ------------------------------------------------------------------------------------------------
 
+    def _look(self) -> None:
+        """Refuse a catalog that does not fit the other files, before it is opened for writing.
+
+        SQLite takes a WAL up to the first damage, and removes it with all that stands behind that when it is closed.
+        """
+        restore_wal(self._disk, os.path.join(self._home.path, CATALOG_NAME))
+        try:
+            catalog = Catalog(self._disk, self._home.path, self._store, writable=False, immutable=True)
+        except NoCatalog:
+            return
+        except StoreUnusable:
+            if self._disk.stamp(os.path.join(self._home.path, CATALOG_NAME)):
+                raise
+            return
+        try:
+            self._replay.sequence, covered, _ = catalog.covered
+            self._check_packs(catalog.packs())
+        except UNREADABLE as error:
+            raise StoreUnusable(f"{catalog.path}: {error}. {SAVE}") from error
+        finally:
+            catalog.close()
+        numbers = [number for number in journal_numbers(self._disk, self._directory) if number > covered]
+        if numbers and not self._never_written(numbers[0]):
+            self._check_begin([self._replay.header(numbers[0])])
+
+    def _check_begin(self, headers: Sequence[FileHeader]) -> None:
+        """The journal goes on where the catalog ends."""
+        if headers and headers[0].sequence != self._replay.sequence:
+            raise StoreCorrupt(
+                self._replay.path(headers[0].number),
+                0,
+                f"it begins at sequence {headers[0].sequence}: the files before it, from sequence "
+                f"{self._replay.sequence} on, are missing, or the catalog is of an earlier time",
+            )
+
     def _read_catalog(self) -> int:
         """Take up all that the catalog knows; returns the last journal file that is in it."""
         catalog = self._open_catalog()
@@ -118,6 +151,8 @@ class _Recoverer:
             self._replay.segments.load(catalog.segments())
             self._check_packs(catalog.packs())
             packs = spare_packs(self._disk, self._home.packs, catalog)
+            made = [name for name in self._disk.list_directory(self._home.packs) if name.endswith(TEMPORARY_SUFFIX)]
+            self._spare += [os.path.join(self._home.packs, name) for name in made]
             self._spare += [os.path.join(self._home.packs, pack.file_name(number)) for number in packs]
             self._spare += map(self._replay.path, spare_journal(self._disk, self._directory, catalog))
         except UNREADABLE as error:
@@ -140,9 +175,7 @@ class _Recoverer:
             match = pack.FILE_NAME.fullmatch(name)
             if match is None and not name.endswith(TEMPORARY_SUFFIX):
                 raise StoreUnusable(f"{path}: this file is not part of the store. Move it elsewhere")
-            if match is None:
-                self._spare.append(path)
-            elif int(match[1]) in wanted:
+            if match is not None and int(match[1]) in wanted:
                 wanted.discard(int(match[1]))
                 self._check_pack(path, int(match[1]))
         for number in wanted:

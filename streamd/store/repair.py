@@ -19,7 +19,7 @@ from contextlib import closing, suppress
 from typing import Final, Self
 from uuid import UUID
 
-from streamd.store import pack
+from streamd.store import pack, wal
 from streamd.store.backup_files import write_file
 from streamd.store.catalog import FILE_NAME as CATALOG_NAME
 from streamd.store.catalog import Catalog
@@ -30,11 +30,11 @@ from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownV
 from streamd.store.fold import Folder, journal_numbers
 from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, decode_file_header
 from streamd.store.journal import TEMPORARY_SUFFIX, file_name, new_mark
-from streamd.store.problems import Progress, Severity
-from streamd.store.repair_catalog import Rows, read_rows
+from streamd.store.problems import Problem, Progress, Severity
+from streamd.store.repair_catalog import Rows, lost_commits, read_rows
 from streamd.store.repair_clues import Clues
 from streamd.store.repair_journal import JournalRepair, is_too_new
-from streamd.store.repair_kept import Kept, Step
+from streamd.store.repair_kept import Kept, Step, was_cut_off
 from streamd.store.repair_packs import Hole, Packs, Places, close_holes, find_holes
 from streamd.store.repair_refill import Refill, Refilled, planned_rows, take_up
 from streamd.store.rowsum import UNREADABLE
@@ -102,6 +102,28 @@ class Repair:
             )
         return self._steps
 
+    def _check_wal(self, problems: list[Problem]) -> None:
+        """Refuse a store whose catalog has lost commits that other files rely on: they can't be told from elsewhere.
+
+        What SQLite ignores of a WAL may as well be the end of a commit that was cut off by a crash. Then the catalog
+        before it fits the other files.
+        """
+        path = os.path.join(self._directory, CATALOG_NAME)
+        is_lacking = any(
+            each.path == path or not self._disk.stamp(each.path) or "begins at sequence" in each.reason
+            for each in problems
+        )
+        if not is_lacking or not self._disk.stamp(path + wal.SUFFIX) or was_cut_off(self._disk, self._directory):
+            # The end of a WAL that a repair was cut off at is its own: it has looked before it began.
+            return
+        file = self._disk.open(path + wal.SUFFIX, writable=False)
+        try:
+            ignored = wal.ignored_from(file.read)
+        finally:
+            file.close()
+        if ignored is not None:
+            raise lost_commits(path, f"damaged at byte {ignored}")
+
     def _in_memory(self) -> Catalog:
         """A catalog with the rows that are right, on no disk."""
         catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
@@ -111,7 +133,9 @@ class Repair:
 
     def _look(self, progress: Callable[[Progress], None] | None) -> bool:
         """Whether anything is damaged; files that do not belong here, and packs with damage, are noted."""
-        found = [each for each in verify(self._disk, self._directory, progress) if each.severity is Severity.ERROR]
+        problems = verify(self._disk, self._directory, progress, is_alone=True)
+        found = [each for each in problems if each.severity is Severity.ERROR]
+        self._check_wal(found)
         for each in found:
             folder, name = os.path.basename(os.path.dirname(each.path)), os.path.basename(each.path)
             if folder == PACKS and (number := pack.FILE_NAME.fullmatch(name)):
@@ -145,8 +169,7 @@ class Repair:
         """Which stores the catalog, journal files and packs say they belong to; UnknownVersion where one is too new."""
         with suppress(*UNREADABLE):
             path = os.path.join(self._directory, CATALOG_NAME)
-            immutable = not self._disk.stamp(path + "-wal")
-            with closing(self._disk.database(path, writable=False, immutable=immutable)) as database:
+            with closing(self._disk.database(path, writable=False, immutable=True)) as database:
                 for (value,) in database.execute("SELECT value FROM meta WHERE key = 'store'"):
                     yield bytes(value)
         for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)):
@@ -235,6 +258,7 @@ class Repair:
         try:
             for each in (*_CATALOG_FILES, COMMITTED_NAME, IDENTITY):
                 kept.copy(os.path.join(self._directory, each))
+            kept.begin()
             if self._identity is not None:
                 body = json.dumps({"format": VERSION, "store": str(UUID(bytes=self._identity))}).encode() + b"\n"
                 write_file(self._disk, os.path.join(self._directory, IDENTITY), body)
@@ -257,6 +281,7 @@ class Repair:
                 self._mend_packs(catalog, kept)
             finally:
                 catalog.close()
+            kept.finish()
         finally:
             kept.close()
         return kept.path

@@ -22,6 +22,7 @@ from streamd.store.repair_packs import Packs
 from streamd.store.repair_pages import read_pages
 from streamd.store.repair_salvage import Tables, ends, made_whole
 from streamd.store.rowsum import META, PARTS, TOTAL_MODULUS, UNREADABLE, CatalogDamaged, checked, row_sum, summed
+from streamd.store.wal import SUFFIX as WAL_SUFFIX
 
 TABLES: Final = ("segments", "packs", *PARTS, "extents")
 _READABLE: Final = (1, 2)
@@ -53,7 +54,7 @@ def read_rows(disk: IDisk, directory: str, store: bytes, packs: Packs, clues: Cl
     path = os.path.join(directory, FILE_NAME)
     exam = _Exam(path, store, packs, clues)
     try:
-        database = disk.database(path, writable=False, immutable=not disk.stamp(path + "-wal"))
+        database = disk.database(path, writable=False, immutable=True)
         try:
             exam.wrong = [text for (text,) in database.execute("PRAGMA integrity_check") if text != "ok"]
             meta = dict(database.execute("SELECT key, value FROM meta").fetchall())
@@ -67,9 +68,19 @@ def read_rows(disk: IDisk, directory: str, store: bytes, packs: Packs, clues: Cl
     except UNREADABLE as error:
         return exam.salvage(f"SQLite can't read it: {error}", *read_pages(disk, path))
     if exam.is_earlier(meta):
+        if (disk.stamp(path + WAL_SUFFIX) or (0,))[0]:
+            raise lost_commits(path, "cut off")
         wrong = "it is of an earlier time: its WAL is damaged or gone"
         return exam.salvage(wrong, *read_pages(disk, path))
     return exam.run(meta, tables)
+
+
+def lost_commits(path: str, damage: str) -> StoreUnusable:
+    """The error for a WAL of which a part is gone that other files rely on."""
+    return StoreUnusable(
+        f"{path}{WAL_SUFFIX}: {damage}, and the catalog without what is lost there does not fit the other files. This "
+        "can't be repaired, and nothing was changed. Restore a backup"
+    )
 
 
 class _Exam:

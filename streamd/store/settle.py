@@ -21,9 +21,9 @@ from typing import Final
 
 from streamd.store.disk import IDisk
 from streamd.store.journal import TEMPORARY_SUFFIX
+from streamd.store.wal import SUFFIX as WAL_SUFFIX
 
-WAL_SUFFIX: Final = "-wal"
-COPY_SUFFIX: Final = "-wal.copy"
+COPY_SUFFIX: Final = WAL_SUFFIX + ".copy"
 
 _COPY_BYTES: Final = 1 << 20
 
@@ -35,8 +35,7 @@ def open_settled(disk: IDisk, path: str) -> sqlite3.Connection:
     room; nothing may be removed on the word of the database then.
     """
     copy = path + COPY_SUFFIX
-    if disk.stamp(copy):
-        _put_back(disk, path)
+    restore_wal(disk, path)
     has_pages = bool((disk.stamp(path + WAL_SUFFIX) or (0,))[0])
     database = disk.database(path, writable=True)
     try:
@@ -59,6 +58,12 @@ def open_settled(disk: IDisk, path: str) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def restore_wal(disk: IDisk, path: str) -> None:
+    """Put the copy of a WAL back that a crash has left beside it."""
+    if disk.stamp(path + COPY_SUFFIX):
+        _put_back(disk, path)
 
 
 def _put_back(disk: IDisk, path: str) -> None:

@@ -36,8 +36,13 @@ from streamd.store.verify_packs import PackCheck
 _TRIES: Final = 20
 
 
-def verify(disk: IDisk, directory: str, progress: Callable[[Progress], None] | None = None) -> list[Problem]:
-    """All that is wrong with a store, and what is worth knowing. No problem of severity ERROR: it is sound."""
+def verify(
+    disk: IDisk, directory: str, progress: Callable[[Progress], None] | None = None, *, is_alone: bool = False
+) -> list[Problem]:
+    """All that is wrong with a store, and what is worth knowing. No problem of severity ERROR: it is sound.
+
+    `is_alone`: nobody writes to it meanwhile.
+    """
     checked = Checked(progress)
     try:
         store = read_identity(disk, directory)
@@ -47,7 +52,7 @@ def verify(disk: IDisk, directory: str, progress: Callable[[Progress], None] | N
         checked.add(path, 0, reason)
         return checked.problems
     checked.expect(disk, [os.path.join(directory, JOURNAL), os.path.join(directory, PACKS)])
-    catalog = ReadOnlyCatalog(disk, directory, store)
+    catalog = ReadOnlyCatalog(disk, directory, store, is_alone=is_alone)
     try:
         known = PackCheck(disk, directory, store, catalog, checked).run()
         _JournalCheck(disk, directory, store, catalog if known else None, checked).run()

@@ -41,7 +41,7 @@ from crc32c import crc32c
 from zope.interface import implementer
 
 from streamd.batch import Buffer
-from streamd.store.disk import IDisk, IDiskFile
+from streamd.store.disk import IDisk, IDiskFile, Protected
 from tests.store.medium import Directory, File, NameChange, Resize, Write
 
 
@@ -213,6 +213,9 @@ class SimulatedDisk:
             self.sync_directory(parent)
             node = made
             parent = f"{parent}{name}/"
+
+    def protect(self, path: str) -> Protected:
+        return Protected(0)
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(self._directory(path).entries)

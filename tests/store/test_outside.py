@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
 import sys
 from array import array
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -32,8 +32,24 @@ from tests.store.loaded import LoadedDaemon
 from tests.store.model import Model, Record
 from tests.store.simulated import SimulatedDisk
 
-NOBODY = 65534
 PART = 500
+
+_NEW_MOUNTS, _PRIVATE, _BIND, _AGAIN, _READ_ONLY = 0x20000, 0x44000, 0x1000, 0x20, 0x1
+"""CLONE_NEWNS, MS_REC | MS_PRIVATE, MS_BIND, MS_REMOUNT, MS_RDONLY."""
+
+
+def _make_read_only(path: str) -> None:
+    """Have a directory on a read-only file system, as this process alone sees it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    place = path.encode()
+    for failed in (
+        libc.unshare(_NEW_MOUNTS),
+        libc.mount(b"none", b"/", None, _PRIVATE, None),
+        libc.mount(place, place, None, _BIND, None),
+        libc.mount(b"none", place, None, _BIND | _AGAIN | _READ_ONLY, None),
+    ):
+        if failed:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def found_in(reader: OutsideReader, which: str | int, **more: Any) -> list[Record]:
@@ -346,10 +362,10 @@ class DaemonTests(SynchronousTestCase):
         for name, number in follower.next.items():
             self.assertEqual(fresh.segment(name).number, number or fresh.segment(name).number)
 
-    def as_nobody(self, work: Callable[[], object]) -> Any:
-        """What this gives for a user who may only read, in a process of that user.
+    def read_only(self, work: Callable[[], object]) -> Any:
+        """What this gives in a process of its own, to which the store is on a read-only file system.
 
-        Where we are not root and can't become one, in a process of our own.
+        Where we are not root and can't make one, in a process like this one.
         """
         receive, send = os.pipe()
         child = os.fork()
@@ -357,9 +373,7 @@ class DaemonTests(SynchronousTestCase):
             status = 1
             try:
                 if not os.getuid():
-                    os.setgroups([])
-                    os.setgid(NOBODY)
-                    os.setuid(NOBODY)
+                    _make_read_only(self.data)
                 try:
                     answer = work()
                 except Exception as error:
@@ -397,29 +411,27 @@ class DaemonTests(SynchronousTestCase):
             self.assertEqual(crc32c(b"".join(lines)), crc)
             self.assertGreaterEqual(number, found[max(at - 2, at % 2)][0])
 
-    def test_another_user(self) -> None:
-        """Somebody who may only read: while the daemon runs, after it was killed, after it stopped; and can't write."""
-        for path in (*self.loaded.directory.parents[:1], self.loaded.directory, Path(self.data)):
-            path.chmod(0o755)
+    def test_read_only(self) -> None:
+        """Somebody who can only read: while the daemon runs, after it was killed, after it stopped; and can't write."""
         self.loaded.load()
         self.loaded.wait_for_folds(3)
-        self.check_sums(self.as_nobody(self.sums))
-        self.check_sums(self.as_nobody(self.sums))
+        self.check_sums(self.read_only(self.sums))
+        self.check_sums(self.read_only(self.sums))
         self.daemon.kill()
         self.ended()
-        killed = self.as_nobody(self.sums)
+        killed = self.read_only(self.sums)
         self.check_sums(killed)
         self.assertGreaterEqual(killed[1][0], self.publishers[1].acknowledged)
         self.daemon.start()
         self.assertEqual(self.daemon.terminate(), 0)
-        self.assertGreaterEqual(self.as_nobody(self.sums)[1][0], killed[1][0])
-        # Closed in order by its last user, the catalog is one file, and nobody may make the others.
+        self.assertGreaterEqual(self.read_only(self.sums)[1][0], killed[1][0])
+        # Closed in order by its last user, the catalog is one file, and nobody can make the others.
         Catalog(Disk(), self.data, read_identity(Disk(), self.data), writable=True).close()
         self.assertFalse(os.path.exists(os.path.join(self.data, "catalog.sqlite-wal")))
-        self.check_sums(self.as_nobody(self.sums))
+        self.check_sums(self.read_only(self.sums))
         self.assertFalse(os.path.exists(os.path.join(self.data, "catalog.sqlite-wal")))
         if not os.getuid():
-            self.assertIn("Permission", self.as_nobody(lambda: Disk().create(os.path.join(self.data, "x")).size()))
+            self.assertIn("Read-only", self.read_only(lambda: Disk().create(os.path.join(self.data, "x")).size()))
 
     def test_deleted(self) -> None:
         """A topic that is deleted and made again under the same name is another one: a read by id is refused."""
