@@ -265,3 +265,26 @@ class Rig:
         closed: list[object] = []
         self.store.close().addCallback(closed.append)
         assert closed, "the store did not close"
+
+
+class Apart(Rig):
+    """A rig whose reads from a cold page end when a test says so."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.cold_held = False
+        self._apart: deque[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        super().__init__(*args, **options)
+
+    def run_apart(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        """Do what a thread would do, in its time."""
+        done: Deferred[Any] = Deferred()
+        self._apart.append((done, call, args))
+        return done
+
+    def run(self) -> None:
+        """Let everything happen that can, but for reads while those are held."""
+        super().run()
+        while self._apart and not self.cold_held:
+            done, call, args = self._apart.popleft()
+            maybeDeferred(call, *args).chainDeferred(done)
+            super().run()

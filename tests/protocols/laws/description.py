@@ -33,14 +33,6 @@ class Breach(NamedTuple):
     """What it is closed with, where the protocol has codes for that."""
 
 
-class Unread(NamedTuple):
-    """What is answered where a record can't be read."""
-
-    told: bytes
-    closed: bool
-    code: int = 0
-
-
 class Size(NamedTuple):
     """A field that declares how much follows."""
 
@@ -93,6 +85,8 @@ class Description(ABC):
     """Who is somebody else, where another one of this kind would share its messages."""
     stop: ClassVar[Exchange | None] = None
     """Where a peer is told that the daemon ends, and then goes on until it says so: that word, and what it is told."""
+    unread_code: ClassVar[int] = 0
+    """What a connection is closed with where a record can't be read."""
     endless: ClassVar[bool] = False
     """Whether `fetch` asks for all that will ever come, so that the end of a peer does not wait for it."""
     settings: ClassVar[str] = ""
@@ -142,6 +136,11 @@ class Description(ABC):
         return 0
 
     @classmethod
+    def taken(cls, told: bytes) -> int:
+        """How many records are gone when the peer has taken this."""
+        return cls.given(told)
+
+    @classmethod
     def acknowledged(cls, told: bytes) -> int:
         """How many requests of the transcript are answered at least, where this was told."""
         beginnings = accumulate((each.told for each in cls.transcript), initial=b"")
@@ -171,9 +170,16 @@ class Description(ABC):
     def fetch(self, records: Sequence[bytes]) -> Exchange:
         """Get all records of the segment, which are these; for protocols that consume, for good."""
 
-    def unreadable(self, records: Sequence[bytes], good: int) -> Unread:
-        """What `fetch` is answered with where so many records can be read, and the next one can't."""
-        return Unread(self.fetch(records[:good]).told, closed=True)
+    def is_fetched(self, records: Sequence[bytes], told: bytes) -> bool:
+        """Whether this answers `fetch`."""
+        return self.comparable(told) == self.comparable(self.fetch(records).told)
+
+    def is_unread(self, records: Sequence[bytes], bad: int, told: bytes, closed: bool) -> bool:
+        """Whether this answers `fetch` where that record, and maybe some around it, can't be read.
+
+        Unless the protocol has an error for it: some of what stands before it, nothing else, and the end.
+        """
+        return closed and self.fetch(records).told.startswith(told) and records[bad] not in told
 
     @classmethod
     def whole(cls) -> Exchange:

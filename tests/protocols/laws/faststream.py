@@ -96,3 +96,10 @@ class FastStream(Description):
 
     def fetch(self, records: Sequence[bytes]) -> Exchange:
         return Exchange(one(PEEK, 7), contents(b"".join(records)))
+
+
+class FastStreamTake(FastStream):
+    """The same, where what is read is taken."""
+
+    def fetch(self, records: Sequence[bytes]) -> Exchange:
+        return Exchange(one(TAKE, 7), contents(b"".join(records)))

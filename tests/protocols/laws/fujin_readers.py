@@ -14,7 +14,7 @@ from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
 from streamd.wire.fujin_replies import Code, Reply
 from tests.protocols.fujin_case import FujinRig
-from tests.protocols.laws.description import Breach, Description, Exchange, Size, Unread
+from tests.protocols.laws.description import Breach, Description, Exchange, Size
 from tests.protocols.laws.fujin import TOPIC_TOO_LARGE, Fujin, FujinElsewhere, answer, declared, frames
 
 RECORDS = [b"one", b"", b"three", b"four"]
@@ -43,6 +43,7 @@ class FujinReader(Description):
     bystander = FujinElsewhere
     stop = Fujin.stop
     furnished = RECORDS
+    unread_code = Code.STORE_FAILED
     sizes = [
         Size(
             "name",
@@ -188,9 +189,6 @@ class FujinReader(Description):
     def fetch(self, records: Sequence[bytes]) -> Exchange:
         fetched = client.fetch(len(records)) if self.consumer else b""
         return Exchange(self.hello.asked + fetched, self.hello.told + self.messages(records))
-
-    def unreadable(self, records: Sequence[bytes], good: int) -> Unread:
-        return Unread(self.fetch(records[:good]).told, closed=True, code=Code.STORE_FAILED)
 
 
 class FujinSubscriber(FujinReader):

@@ -102,6 +102,13 @@ class Sesp(Description):
     def fetch(self, records: Sequence[bytes]) -> Exchange:
         return Exchange(b"$0\n" + b"<\n" * len(records), b"+\n" + b"".join([b"+%b\n" % each for each in records]))
 
+    def is_unread(self, records: Sequence[bytes], bad: int, told: bytes, closed: bool) -> bool:
+        error = b"-IOError\n"
+        good = told.replace(error, b"")
+        errors = (len(told) - len(good)) // len(error)
+        right = self.fetch(records[: len(records) - errors]).told
+        return not closed and told == right + error * errors and records[bad] not in told
+
 
 class SespOverTls(Sesp):
     """The same, encrypted: a transport with buffers of its own."""

@@ -7,7 +7,7 @@ from struct import pack
 
 from streamd.interfaces import Core
 from streamd.protocols.smq import SmqFactory, SmqSettings
-from streamd.wire.smq import EMPTY, PULL, PUSHED, REFUSED
+from streamd.wire.smq import EMPTY, PULL, PUSHED, REFUSED, whole_replies
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
 from tests.wire.test_smq import STR, pull, push
 
@@ -85,3 +85,7 @@ class Smq(Description):
 
     def fetch(self, records: Sequence[bytes]) -> Exchange:
         return Exchange(pull() * len(records), b"".join([push(0, len(each), each) for each in records]))
+
+    @classmethod
+    def taken(cls, told: bytes) -> int:
+        return whole_replies(told, len(told))
