@@ -58,7 +58,6 @@ setup(
         "zope.interface>=6.0",
         "service-identity>=23.1",
         "pyopenssl>=24.0",
-        "txaio>=23.1",
         "crc32c>=2.7",
         "aioquic>=1.7,<2",
         "cryptography>=42",

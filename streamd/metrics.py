@@ -39,6 +39,7 @@ CONNECTIONS_CUT_OFF: Final = (
     "http",  # it spoke HTTP to a stream protocol
     "tls",  # its handshake failed: it showed no certificate, say, or one that is not welcome
     "unanswerable",  # the protocol has no word for the answer
+    "idle",  # it asked nothing for long, or somebody else needed its place
     "failed",  # a bug
 )
 CONNECTIONS_SLOWED: Final = (
@@ -52,7 +53,7 @@ CONNECTIONS_SLOWED: Final = (
 """Reasons, by what they are given for: these are told also where nothing was refused yet. A limit's is its name without
 ``_max``; what the store refuses has the name of its error."""
 
-LOOPS: Final = ("events", "retention", "sampling", "watchdog")
+LOOPS: Final = ("events", "retention", "room", "sampling", "watchdog")
 """The periodic jobs, by name: each is told of also where it never failed."""
 
 

@@ -26,6 +26,7 @@ from streamd.connections.crowd import Crowd
 from streamd.interfaces import Core
 from streamd.load import Load
 from streamd.log import Log
+from streamd.loop import Loop
 from streamd.metrics import LoopCounts
 from streamd.notify import Notifier
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
@@ -37,6 +38,9 @@ from streamd.store.retention import Retention
 
 # A factory's own drain ends within limits.drain_seconds_max. One that does not is left behind this much later.
 _DRAIN_GRACE_SECONDS = 5.0
+
+# How often a full disk is asked whether it has room.
+_ROOM_SECONDS = 1.0
 
 
 class Phase(Enum):
@@ -81,6 +85,7 @@ class StreamdService(Service):
         self._stopping: Deferred[None] | None = None
         self._failure: Failure | None = None
         self._reloader: Reloader | None = None
+        self._room: Loop | None = None
         self.ports: list[IListeningPort] = []
 
     def setServiceParent(self, parent: Any) -> None:
@@ -205,6 +210,8 @@ class StreamdService(Service):
             loops=self._loops,
         )
         store.retention.start()
+        self._room = Loop("room", store.seek_room, self._reactor, self._loops)
+        self._room.start(_ROOM_SECONDS, now=False)
 
     def _ready(self, _: object) -> None:
         if self._phase is Phase.WAITING:
@@ -248,6 +255,8 @@ class StreamdService(Service):
             self._starting.cancel()
         await self._each("stop listening", [port.stopListening for port in self.ports])
         await self._each("drain", [drain for each in self._factories if (drain := getattr(each, "drain", None))])
+        if self._room is not None:
+            self._room.stop()
         if self._store is not None:
             await self._each("close the store", [self._store.close])
         if self._crowd is not None:

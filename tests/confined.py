@@ -89,10 +89,11 @@ def confine(unit: Path) -> None:
     _filter(system_calls(wanted["SystemCallFilter"]), wanted["RestrictAddressFamilies"][0].split())
 
 
-def fail(call: str) -> None:
-    """Let one system call fail with an input/output error."""
+def fail(call: str, descriptor: int | None = None) -> None:
+    """Let one system call fail with an input/output error; for this descriptor alone, where one is given."""
     seccomp = _Filter(_ALLOW)
-    seccomp.add(_REFUSE | errno.EIO, call)
+    only = () if descriptor is None else (_Comparison(0, _EQUAL, descriptor, 0),)
+    seccomp.add(_REFUSE | errno.EIO, call, *only)
     seccomp.load()
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import translate
 from typing import Final
 
 from streamd.access.pace import Pace
 from streamd.access.who import Peer, parse_who
+from streamd.patterns import Fits, any_matcher
 from streamd.settings import RIGHTS, AccessRule
 from streamd.store import StoreError
 
@@ -66,16 +66,13 @@ class _Rule:
         self.rights = 0
         for each in rule.allow:
             self.rights |= _BITS[each]
-        self._pattern = re.compile("|".join(map(translate, rule.topics)))
+        self.fits = any_matcher(rule.topics)
+        """Whether it is about that topic."""
         self.pace: Pace | None = None
         if rule.messages_per_second_max or rule.bytes_per_second_max:
             self.pace = Pace(rule.messages_per_second_max, rule.bytes_per_second_max, now)
         self._topics = 0
         self._counted: float | None = None
-
-    def fits(self, name: str) -> bool:
-        """Whether it is about that topic."""
-        return self._pattern.match(name) is not None
 
     def covers(self, prefix: str) -> bool:
         """Whether it is about every topic that begins so, whatever follows."""
@@ -106,7 +103,7 @@ class Permits:
     def __init__(self, rules: Sequence[_Rule] | None, *, is_stale: bool = False) -> None:
         self._rules = rules or ()
         self._known: dict[str, tuple[int, int]] = {}
-        self._sight: Callable[[str], object] | None = None
+        self._sight: Fits | None = None
         self.is_open = rules is None
         """Whether there are no rules, and everything is allowed."""
         self.is_stale = is_stale
@@ -132,7 +129,7 @@ class Permits:
             rule.rights & right and not rule.stated.topic_bytes_max and rule.covers(prefix) for rule in self._rules
         )
 
-    def sight(self) -> Callable[[str], object] | None:
+    def sight(self) -> Fits | None:
         """What tells of a name whether the peer may know of such a topic; None where it may know of any.
 
         For looking through all topics. It remembers none of them: that would push out what others ask for all the time.
@@ -141,9 +138,7 @@ class Permits:
         if self.is_open or any(rule.covers("") for rule in seeing):
             return None
         if self._sight is None:
-            patterns = [translate(each) for rule in seeing for each in rule.stated.topics]
-            # Without a pattern it would be one that fits everything.
-            self._sight = re.compile("|".join(patterns)).match if patterns else _never
+            self._sight = any_matcher(each for rule in seeing for each in rule.stated.topics)
         return self._sight
 
     def topic_bytes_max(self, name: str) -> int:
@@ -181,10 +176,6 @@ class Permits:
             rights |= rule.rights
         sizes = [rule.stated.topic_bytes_max for rule in fitting if rule.rights & WRITE]
         return rights, max(sizes) if sizes and all(sizes) else 0
-
-
-def _never(name: str) -> bool:
-    return False
 
 
 STALE: Final = Permits((), is_stale=True)

@@ -1,8 +1,8 @@
 """Clients for every TCP protocol of streamd, on the daemon's own codecs.
 
-`SespClient`, `SmqClient`, `FastStreamClient` and `PravegaClient` of this package block, and import neither Twisted nor
-the store: for scripts, and for workers of other systems. Those of `streamd.client.asynchronous` have the same names and
-methods, to be awaited, under asyncio or on Twisted's reactor.
+The clients of this package block, and import neither Twisted nor the store: for scripts, and for workers of other
+systems. Those of `streamd.client.asynchronous` have the same names and methods, to be awaited under asyncio or on
+Twisted's reactor.
 
     with SespClient("127.0.0.1:4840") as client:
         client.create("orders")
@@ -10,6 +10,9 @@ methods, to be awaited, under asyncio or on Twisted's reactor.
         topic.publish([b"first", b"second"])
         for message in topic.read():
             print(message)
+
+Inside, every command is written once, in the module of its protocol (`sesp`, `smq`, `faststream`, `pravega`, `storage`,
+`fujin`). `core` carries commands out without knowing a socket, and `drivers` move the bytes.
 """
 
 from streamd.client.blocking import (

@@ -1,10 +1,10 @@
-"""Where a daemon listens.
+"""Addresses of daemons, as text.
 
 ::
 
     host:port, [::1]:port
     unix:PATH
-    tls:host:port:ca=FILE:cert=FILE:key=FILE    each file where it is wanted
+    tls:host:port:ca=FILE:cert=FILE:key=FILE    each of the files is optional
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FILES: Final = re.compile(":(?=(?:ca|cert|key)=)")
 
 
 class TcpAddress(NamedTuple):
-    """A host, by name or number, and a port."""
+    """A host, by name or by number, and a port."""
 
     host: str
     port: int
@@ -27,7 +27,7 @@ class TcpAddress(NamedTuple):
 
 
 class UnixAddress(NamedTuple):
-    """The path of a socket."""
+    """The path of a unix socket."""
 
     path: str
 
@@ -36,16 +36,16 @@ class UnixAddress(NamedTuple):
 
 
 class TlsAddress(NamedTuple):
-    """A host and a port where TLS is spoken, and PEM files to do so with."""
+    """A host and a port where TLS is spoken, and the PEM files of the client."""
 
     host: str
     port: int
     ca: str | None = None
-    """Who is trusted; those whom the system trusts where nothing is said."""
+    """Certificates of the authorities to trust, by default those that the system trusts."""
     cert: str | None = None
-    """The certificate to show, if any."""
+    """The client's certificate, if any."""
     key: str | None = None
-    """Its key, where that is not in the same file."""
+    """The key of the certificate, where that is not in the same file."""
 
     def __str__(self) -> str:
         named = {"ca": self.ca, "cert": self.cert, "key": self.key}
@@ -57,7 +57,7 @@ Address = TcpAddress | UnixAddress | TlsAddress
 
 
 def parse_address(text: str) -> Address:
-    """The address in a text; ValueError where there is none."""
+    """Return the address that a text stands for; ValueError where it is none."""
     scheme, _, rest = text.partition(":")
     if scheme == "unix":
         if not rest:
@@ -70,7 +70,7 @@ def parse_address(text: str) -> Address:
 
 def _parse_tls(text: str, rest: str) -> TlsAddress:
     place, *files = _FILES.split(rest)
-    named = dict(each.split("=", 1) for each in files)
+    named = dict(file.split("=", 1) for file in files)
     if len(named) < len(files) or not all(named.values()):
         raise ValueError(f"{text!r} is no address: give each of ca, cert and key once at most, and a file for it")
     if "key" in named and "cert" not in named:

@@ -1,14 +1,17 @@
-"""What can go wrong for a client. An argument that a protocol has no room for is a ValueError, before it is sent."""
+"""Errors of clients. An argument that a protocol has no room for is a ValueError or TypeError, before it is sent."""
 
 from __future__ import annotations
 
 
 class ClientError(Exception):
-    """Something that was asked of the daemon did not come about."""
+    """A command failed. All errors of clients are of this class."""
 
 
 class Refused(ClientError):
-    """The daemon said no; the connection goes on. `reason` is its word for it, `count` how many requests it refused."""
+    """The daemon refused a command; the connection goes on.
+
+    `reason` is the daemon's word for it, `count` how many requests it refused.
+    """
 
     def __init__(self, reason: str, text: str | None = None, count: int = 1) -> None:
         super().__init__(text or reason)
@@ -17,12 +20,12 @@ class Refused(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """There is no connection, or there is none any more. What was not answered may have been done or not."""
+    """There is no connection, or it is lost. A command that was not answered may have been done or not."""
 
 
 class Timeout(ConnectionLost):
-    """The daemon was silent for too long while something was awaited of it. The connection is given up."""
+    """The daemon was silent for too long while a command waited for it. The connection is given up."""
 
 
 class ProtocolBroken(ConnectionLost):
-    """What came is not what this protocol's daemon says. The connection is given up."""
+    """The peer sent what no daemon of this protocol sends. The connection is given up."""

@@ -1,4 +1,4 @@
-"""FastStreamDB for clients: numbered streams of bytes, and one record for many of them."""
+"""FastStreamDB: numbered streams of bytes, and one record for many of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from streamd.batch import Batch
-from streamd.client.session import OrderedSession, Steps, chunks
+from streamd.client.core.answer import Answer
+from streamd.client.core.commands import Connected, command
+from streamd.client.core.session import OrderedSession, chunks
+from streamd.client.target import Target
 from streamd.wire import WireError
 from streamd.wire.faststream import (
     STREAM_END,
@@ -25,76 +28,98 @@ K = TypeVar("K", Pong, StreamContents, StreamState)
 
 
 class FastStreamSession(OrderedSession[Reply]):
-    """One connection."""
+    """A connection of FastStreamDB, and how many of its requests are not known to be on disk."""
 
-    def __init__(self, reply_bytes_max: int) -> None:
-        super().__init__(FastStreamReplies(reply_bytes_max))
-        self._told = 0
+    def __init__(self, target: Target) -> None:
+        super().__init__(FastStreamReplies(target.reply_bytes_max), target)
+        self._sent = 0
         self._confirmed = 0
 
-    def closing(self) -> Steps[None]:
-        if self._told > self._confirmed:
-            yield from self.flush()
+    async def closing(self) -> None:
+        if self._sent > self._confirmed:
+            await self.flush()
 
-    def _tell(self, request: Request) -> Steps[None]:
-        """Send what is not answered; waits only where the daemon does not take it."""
-        self._send(request_bytes(request))
-        self._told += 1
-        yield from self._when_sent()
+    async def tell(self, request: Request) -> None:
+        """Send a request that gets no reply. Waits only where the daemon does not take it."""
+        self.send(request_bytes(request))
+        self._sent += 1
+        await self.room_for_more()
 
-    def _question(self, request: Request, kind: type[K]) -> Steps[K]:
-        return (yield from self._ask(request_bytes(request), 1, _the(kind)))
+    def question(self, request: Request, kind: type[K]) -> Answer[K]:
+        """Send a request whose reply is of this kind."""
+        return self.ask(request_bytes(request), 1, _the(kind))
 
-    def ping(self) -> Steps[None]:
-        """Whether the daemon is there; it says nothing of what was enqueued."""
-        yield from self._question(Ping(), Pong)
+    async def flush(self) -> None:
+        """Wait until all requests so far are on disk: the reply to any question about streams waits for that."""
+        sent = self._sent
+        await self.question(Check(0), StreamState)
+        self._confirmed = max(self._confirmed, sent)
 
-    def create(self, stream: int) -> Steps[None]:
-        """Make a stream, unless it is there."""
-        yield from self._tell(Create(_checked(stream)))
 
-    def delete(self, stream: int) -> Steps[None]:
-        """Remove a stream, if it is there."""
-        yield from self._tell(Delete(_checked(stream)))
+class FastStreamCommands(Connected[FastStreamSession]):
+    """Fills and empties streams."""
 
-    def enqueue(self, stream: int, records: Iterable[bytes]) -> Steps[None]:
-        """Put records into a stream. The protocol has no answer to that: `flush` tells when they are on disk.
+    def _make_session(self) -> FastStreamSession:
+        return FastStreamSession(self._target)
 
-        A stream that is not there takes nothing.
+    @command
+    async def ping(self) -> None:
+        """Ask whether the daemon is there. Its answer does not wait for what was enqueued."""
+        await self._session.question(Ping(), Pong)
+
+    @command
+    async def create(self, stream: int) -> None:
+        """Make a stream, unless there is one."""
+        await self._session.tell(Create(_checked(stream)))
+
+    @command
+    async def delete(self, stream: int) -> None:
+        """Remove a stream, if there is one."""
+        await self._session.tell(Delete(_checked(stream)))
+
+    @command
+    async def enqueue(self, stream: int, records: Iterable[bytes]) -> None:
+        """Put records into a stream. The protocol has no answer to that: `flush` waits until they are on disk.
+
+        A stream that does not exist takes nothing.
         """
         for chunk in chunks(records):
-            yield from self._tell(Enqueue(_checked(stream), Batch.of(chunk)))
+            await self._session.tell(Enqueue(_checked(stream), Batch.of(chunk)))
 
-    def enqueue_many(self, streams: Iterable[int], record: bytes) -> Steps[None]:
-        """Put one record into several streams, into all or none of them should the daemon crash."""
-        yield from self._tell(EnqueueMany(tuple(map(_checked, streams)), False, record))
+    @command
+    async def enqueue_many(self, streams: Iterable[int], record: bytes) -> None:
+        """Put one record into several streams: into all or none of them should the daemon crash."""
+        await self._session.tell(EnqueueMany(tuple(map(_checked, streams)), False, record))
 
-    def enqueue_all(self, record: bytes) -> Steps[None]:
-        """Put one record into all streams that there are."""
-        yield from self._tell(EnqueueMany((), True, record))
+    @command
+    async def enqueue_all(self, record: bytes) -> None:
+        """Put one record into every stream that there is."""
+        await self._session.tell(EnqueueMany((), True, record))
 
-    def enqueue_all_except(self, streams: Iterable[int], record: bytes) -> Steps[None]:
-        """Put one record into all streams but these."""
-        yield from self._tell(EnqueueMany(tuple(map(_checked, streams)), True, record))
+    @command
+    async def enqueue_all_except(self, streams: Iterable[int], record: bytes) -> None:
+        """Put one record into every stream but these."""
+        await self._session.tell(EnqueueMany(tuple(map(_checked, streams)), True, record))
 
-    def flush(self) -> Steps[None]:
+    @command
+    async def flush(self) -> None:
         """Wait until all that this client asked for so far is on disk."""
-        # The answer to any question about streams waits for that.
-        told = self._told
-        yield from self._question(Check(0), StreamState)
-        self._confirmed = max(self._confirmed, told)
+        await self._session.flush()
 
-    def take(self, stream: int) -> Steps[bytes]:
-        """All that is in a stream, end to end, which is emptied. Nothing where it is not there."""
-        return (yield from self._question(Contents(_checked(stream), True), StreamContents)).data
+    @command
+    async def take(self, stream: int) -> bytes:
+        """Empty a stream and return what was in it, end to end: nothing where the stream does not exist."""
+        return (await self._session.question(Contents(_checked(stream), True), StreamContents)).data
 
-    def peek(self, stream: int) -> Steps[bytes]:
-        """All that is in a stream, which is left as it is. Nothing where it is not there."""
-        return (yield from self._question(Contents(_checked(stream), False), StreamContents)).data
+    @command
+    async def peek(self, stream: int) -> bytes:
+        """Return what is in a stream, end to end, and leave it there: nothing where the stream does not exist."""
+        return (await self._session.question(Contents(_checked(stream), False), StreamContents)).data
 
-    def exists(self, stream: int) -> Steps[bool]:
-        """Whether a stream is there."""
-        return (yield from self._question(Check(_checked(stream)), StreamState)).is_valid
+    @command
+    async def exists(self, stream: int) -> bool:
+        """Return whether a stream exists."""
+        return (await self._session.question(Check(_checked(stream)), StreamState)).is_valid
 
 
 def _checked(stream: int) -> int:

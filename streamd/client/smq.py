@@ -1,4 +1,4 @@
-"""Simple Message Queue for clients: push typed messages, pull them."""
+"""Simple Message Queue: push typed messages, pull them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final, cast
 
+from streamd.client.core.commands import Connected, command
+from streamd.client.core.session import OrderedSession, chunks
 from streamd.client.errors import Refused
-from streamd.client.session import OrderedSession, Steps, chunks
+from streamd.client.target import Target
 from streamd.client.values import Message, Type, Value
 from streamd.wire import WireError
 from streamd.wire.smq_client import Outcome, Response, SmqReplies, pull_frames, push_frames
@@ -21,53 +23,63 @@ _TYPES: Final = tuple(Type)
 
 
 class SmqSession(OrderedSession[Response]):
-    """One connection to one queue."""
+    """A connection of Simple Message Queue."""
 
-    def __init__(self, reply_bytes_max: int) -> None:
-        super().__init__(SmqReplies(reply_bytes_max))
+    def __init__(self, target: Target) -> None:
+        super().__init__(SmqReplies(target.reply_bytes_max), target)
 
-    def push(self, messages: Iterable[Value | Message]) -> Steps[None]:
+
+class SmqCommands(Connected[SmqSession]):
+    """Pushes to one queue and pulls from it."""
+
+    def _make_session(self) -> SmqSession:
+        return SmqSession(self._target)
+
+    @command
+    async def push(self, messages: Iterable[Value | Message]) -> None:
         """Push messages, in order; done when all of them are on disk. See `streamd.client.values` for their types.
 
-        They are sent without waiting for each other. Where the daemon refuses some, Refused tells how many they were.
+        Messages are sent without waiting for each other. Where the daemon refuses some, Refused has how many they were.
         """
-        refused = sum((yield from self._ask_many(_pushes(messages), _count_refused)))
+        refused = sum(await self._session.ask_many(_pushes(messages), _count_refused))
         if refused:
             raise Refused("refused", f"the queue refused {refused} messages", refused)
 
-    def pull(self) -> Steps[Message | None]:
-        """The next message, which is gone from the queue then; None where the queue is empty."""
-        found = yield from self._ask(pull_frames(1), 1, _pulled)
-        return found[0] if found else None
+    @command
+    async def pull(self) -> Message | None:
+        """Take the next message from the queue and return it; None where the queue is empty."""
+        messages = await self._session.ask(pull_frames(1), 1, _pulled)
+        return messages[0] if messages else None
 
-    def pull_many(self, count: int) -> Steps[list[Message]]:
-        """Up to so many messages, fewer where the queue has no more.
+    @command
+    async def pull_many(self, count: int) -> list[Message]:
+        """Take up to so many messages from the queue, fewer where it has no more.
 
-        All of them are this client's when it returns: what it does not see to before it ends is lost. Where that
-        matters, pull one at a time.
+        The queue has forgotten all of them when this returns: a message that the client does not deal with before it
+        ends is lost. Where that matters, pull one at a time.
         """
-        found: list[Message] = []
-        while len(found) < count:
-            wanted = min(count - len(found), _PULLS_AT_ONCE)
-            more = yield from self._ask(pull_frames(wanted), wanted, _pulled)
-            found += more
+        messages: list[Message] = []
+        while len(messages) < count:
+            wanted = min(count - len(messages), _PULLS_AT_ONCE)
+            more = await self._session.ask(pull_frames(wanted), wanted, _pulled)
+            messages += more
             if len(more) < wanted:
                 break
-        return found
+        return messages
 
 
 def _pushes(values: Iterable[Value | Message]) -> Iterator[tuple[bytes, int]]:
-    """Runs of one type as they are sent, and how many messages that is."""
+    """Yield runs of one type as they are sent, and how many messages each is."""
     for kind, run in _runs(_several(values)):
         for records in chunks(run):
             yield push_frames(kind, records), len(records)
 
 
 def _runs(values: Iterable[Value | Message]) -> Iterator[tuple[Type, Iterator[bytes]]]:
-    """Neighbours of one type, as the bytes of their elements."""
+    """Yield neighbours of one type, as the bytes of their elements."""
     for python, run in groupby(values, key=type):
         if python is bytes:
-            # They are what they are: no need to make messages of them.
+            # Bytes are sent as they are: no need to make messages of them.
             yield Type.U8, cast(Iterator[bytes], run)
         else:
             for kind, same in groupby(map(Message.of, run), key=attrgetter("type")):
@@ -81,19 +93,21 @@ def _several(values: Iterable[Value | Message]) -> Iterable[Value | Message]:
 
 
 def _count_refused(responses: list[Response]) -> int:
-    found = [response.outcome for response in responses]
-    refused = found.count(Outcome.REFUSED)
-    if refused + found.count(Outcome.PUSHED) != len(found):
+    outcomes = [response.outcome for response in responses]
+    refused = outcomes.count(Outcome.REFUSED)
+    if refused + outcomes.count(Outcome.PUSHED) != len(outcomes):
         raise WireError("a push was answered with a message")
     return refused
 
 
 def _pulled(responses: list[Response]) -> list[Message]:
-    found = [Message(_TYPES[each.kind], each.data) for each in responses if each.outcome is Outcome.PULLED]
-    if len(found) < len(responses):
-        outcomes = {each.outcome for each in responses}
+    messages = [
+        Message(_TYPES[response.kind], response.data) for response in responses if response.outcome is Outcome.PULLED
+    ]
+    if len(messages) < len(responses):
+        outcomes = {response.outcome for response in responses}
         if Outcome.REFUSED in outcomes:
             raise Refused("refused", "the queue refused a pull")
         if Outcome.PUSHED in outcomes:
             raise WireError("a pull was answered without a message")
-    return found
+    return messages

@@ -1,7 +1,7 @@
-"""Segments and records for tools: what there is, records by number in columns, hidden segments and their publication.
+"""Segments and records for tools: segments, records by number in columns, hidden segments and their publication.
 
-These are messages of streamd's own on Pravega's port. Segments are named by their ids: whoever holds one never meets
-another segment that was given the name meanwhile.
+These are messages of streamd's own on Pravega's port. They name a segment by its id, so a tool never meets another
+segment that was given the name meanwhile.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from streamd.batch import Batch
+from streamd.client.core.answer import Answer
+from streamd.client.core.commands import Connected, Feed, command, stream
+from streamd.client.core.connection import MakeDriver
+from streamd.client.core.session import OrderedSession
 from streamd.client.errors import ClientError, Refused
-from streamd.client.session import Answer, OrderedSession, Steps
+from streamd.client.target import Target
 from streamd.wire import WireError
 from streamd.wire.storage import (
     RECORDS_MAX,
@@ -54,14 +58,14 @@ from streamd.wire.storage_client import StorageReplies, request_bytes
 R = TypeVar("R", bound=Reply)
 
 READ_BYTES: Final = 2 << 20
-"""How much is asked for at once."""
+"""How much of a segment is asked for at once."""
 
 _NUMBER_END: Final = (1 << 63) - 1
 _APPEND_BYTES: Final = 2 << 20
 
 
 class StorageRefused(Refused):
-    """The daemon said no. `reason` is its word for it, in the spelling of the documentation."""
+    """The daemon refused a request for tools. `reason` is its word for it, in the spelling of the documentation."""
 
     def __init__(self, code: int, text: str, number: int = 0, offset: int = 0) -> None:
         name = Code(code).name if code in set(Code) else f"CODE_{code}"
@@ -70,28 +74,27 @@ class StorageRefused(Refused):
         self.number = number
         """Where records are truncated, the first retained one; where an ack level does not fit, the stored one."""
         self.offset = offset
-        """And the offset of that record."""
+        """Where records are truncated, the offset of the first retained one."""
         self._given = (code, text, number, offset)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # It crosses process borders, and is made there as it was made here.
+        # The error crosses process borders, and is made there as it was made here.
         return type(self), self._given
 
 
 class StorageTruncated(StorageRefused):
-    """What was to be read is gone; record `number` is the first that is there."""
+    """Records to be read are gone; `number` is the first retained one."""
 
 
 class StorageSession(OrderedSession[Reply]):
-    """One connection."""
+    """A connection for tools. Requests are numbered, and answered in order."""
 
-    def __init__(self, reply_bytes_max: int) -> None:
-        super().__init__(StorageReplies(reply_bytes_max))
+    def __init__(self, target: Target) -> None:
+        super().__init__(StorageReplies(target.reply_bytes_max), target)
         self._next_id = 0
-        self._appended: deque[Answer[RecordsAppended]] = deque()
 
-    def _request(self, kind: type[R], make: Callable[..., Request], *values: object) -> Answer[R]:
-        """Ask, and do not wait; the answer is of this kind, or StorageRefused."""
+    def request(self, kind: type[R], make: Callable[..., Request], *values: object) -> Answer[R]:
+        """Send a request. The answer is a reply of this kind, or StorageRefused."""
         self._next_id += 1
         id = self._next_id
 
@@ -106,134 +109,27 @@ class StorageSession(OrderedSession[Reply]):
                 raise WireError(f"{type(reply).__name__} in place of {kind.__name__}")
             return reply
 
-        return self._ask(request_bytes(make(id, *values)), 1, meaning)
-
-    # -- what there is -------------------------------------------------------------------------------------------------
-
-    def segments(self, pattern: str = "*") -> Steps[list[SegmentInfo]]:
-        """All segments whose name fits a shell pattern, in the order of their creation. Hidden ones are not listed."""
-        found: list[SegmentInfo] = []
-        after = 0
-        while True:
-            page = yield from self._request(Segments, ListSegments, pattern, after)
-            found += page.segments
-            if not page.after:
-                return found
-            after = page.after
-
-    def named(self, names: Sequence[str]) -> Steps[list[SegmentInfo]]:
-        """The segments of these names, as far as there are any."""
-        return list((yield from self._request(Segments, NameSegments, tuple(names))).segments)
-
-    def segment(self, which: str | int) -> Steps[SegmentInfo]:
-        """One segment, by its name or its id; refused with ``NoSuchSegment``."""
-        if isinstance(which, int):
-            return (yield from self._request(Segments, DescribeSegment, which)).segments[0]
-        found = yield from self.named([which])
-        if not found:
-            raise StorageRefused(Code.NO_SUCH_SEGMENT, which)
-        return found[0]
-
-    # -- records -------------------------------------------------------------------------------------------------------
-
-    def begin_read(self, segment: int, number: int, records_max: int, bytes_max: int) -> Answer[RecordsRead]:
-        """Ask for records from this number on, and do not wait."""
-        return self._request(RecordsRead, ReadRecords, segment, number, records_max, bytes_max)
-
-    def number_at(self, segment: int, timestamp: int) -> Steps[int]:
-        """The first retained record of this time (microseconds since 1970) or later; the next number where none is."""
-        return (yield from self._request(RecordFound, FindRecord, segment, By.TIMESTAMP, timestamp)).number
-
-    def offset_of(self, segment: int, number: int) -> Steps[int]:
-        """The offset where a record begins."""
-        return (yield from self._request(RecordFound, FindRecord, segment, By.NUMBER, number)).offset
-
-    def number_of(self, segment: int, offset: int) -> Steps[int]:
-        """The record that holds this offset."""
-        return (yield from self._request(RecordFound, FindRecord, segment, By.OFFSET, offset)).number
-
-    def split_points(self, segment: int, first: int, end: int, parts: int) -> Steps[list[int]]:
-        """Record numbers between `first` and `end` that make up to `parts` ranges of about the same size in bytes."""
-        return list((yield from self._request(SplitPoints, SplitRecords, segment, first, end, parts)).numbers)
-
-    # -- segments ------------------------------------------------------------------------------------------------------
-
-    def create(self, name: str, *, exists_ok: bool = False) -> Steps[SegmentInfo]:
-        """Make a segment; with `exists_ok`, take the one that is there."""
-        existing = Existing.TAKEN if exists_ok else Existing.REFUSED
-        return (yield from self._request(Segments, MakeSegment, name, False, existing)).segments[0]
-
-    def create_hidden(self, name: str, *, replace: bool = False) -> Steps[int]:
-        """Make a hidden segment, and tell its id; with `replace`, an empty one in place of the one that is there."""
-        existing = Existing.REPLACED if replace else Existing.REFUSED
-        return (yield from self._request(Segments, MakeSegment, name, True, existing)).segments[0].id
-
-    def append(self, hidden: int, number: int, batch: Batch) -> Steps[int]:
-        """Append to a hidden segment that has `number` records. Returns how many it has then.
-
-        It waits only where too much is on its way; after `flush` all is on disk.
-        """
-        for piece in _pieces(batch):
-            self._appended.append(self._request(RecordsAppended, AppendRecords, hidden, number, piece))
-            number += piece.count
-            while self._appended and self._asked_bytes >= self.pipelined_bytes_max:
-                yield from self._appended.popleft()
-        return number
-
-    def flush(self) -> Steps[None]:
-        """Wait until all that was appended is on disk."""
-        while self._appended:
-            yield from self._appended.popleft()
-
-    def publish(self, parts: Iterable[Part], levels: Iterable[LevelChange] = ()) -> Steps[bool]:
-        """Make hidden segments part of their targets and raise ack levels, all of it or nothing.
-
-        False where the levels were stored before: then nothing is done.
-        """
-        published = yield from self._request(SegmentsPublished, PublishSegments, tuple(parts), tuple(levels))
-        return not published.again
-
-    def delete_hidden(self, hidden: Iterable[int]) -> Steps[int]:
-        """Delete hidden segments, as far as they are there; returns how many were."""
-        return (yield from self._request(HiddenDeleted, DeleteHidden, tuple(hidden))).count
-
-    # -- groups and levels ---------------------------------------------------------------------------------------------
-
-    def group(self, segment: int, group: str) -> Steps[int | None]:
-        """Where a reader group stands; None where there is none."""
-        found = yield from self._request(GroupPosition, GetGroup, segment, group)
-        return found.position if found.known else None
-
-    def set_group(self, segment: int, group: str, position: int) -> Steps[int]:
-        """Put a reader group at a position, and return it: never below the first retained record."""
-        return (yield from self._request(GroupPosition, SetGroup, segment, group, position)).position
-
-    def level(self, segment: int, writer: bytes) -> Steps[int | None]:
-        """A writer's ack level; None where it never wrote."""
-        found = yield from self._request(LevelFound, GetLevel, segment, writer)
-        return found.level if found.known else None
+        return self.ask(request_bytes(make(id, *values)), 1, meaning)
 
 
-class Records:
-    """What blocking and asynchronous readers share: the runs of a range, asked for one piece ahead."""
+class RunFeed(Feed[Run]):
+    """The runs of a range of records. The next piece is asked for while the caller works on this one."""
 
-    def __init__(
-        self, session: StorageSession, segment: int, first: int, end: int | None, bytes_max: int = READ_BYTES
-    ) -> None:
+    def __init__(self, session: StorageSession, segment: int, first: int, end: int | None, bytes_max: int) -> None:
         self._session = session
         self._segment = segment
         self._number = first
         self._end = end
         self._bytes_max = bytes_max
         self._asked: Answer[RecordsRead] | None = None
+        self._unread: deque[Run] = deque()
 
-    def _some(self) -> Steps[tuple[Run, ...]]:
-        """The next runs; none at the end."""
+    async def _fill(self) -> bool:
         if self._end is not None and self._number >= self._end:
-            return ()
+            return False
         if self._asked is None:
             self._asked = self._begin()
-        read = yield from self._asked
+        read = await self._asked
         self._asked = None
         if self._end is None:
             self._end = read.number
@@ -245,15 +141,156 @@ class Records:
             self._number = read.runs[-1].number + read.runs[-1].batch.count
             if self._number < self._end:
                 self._asked = self._begin()
-        return read.runs
+        self._unread.extend(read.runs)
+        return bool(read.runs)
 
     def _begin(self) -> Answer[RecordsRead]:
         left = _NUMBER_END if self._end is None else self._end - self._number
-        return self._session.begin_read(self._segment, self._number, left, self._bytes_max)
+        return self._session.request(RecordsRead, ReadRecords, self._segment, self._number, left, self._bytes_max)
+
+
+class StorageCommands(Connected[StorageSession]):
+    """Looks at segments, reads records in columns, and publishes what was written to hidden segments."""
+
+    def __init__(self, target: Target, make_driver: MakeDriver) -> None:
+        super().__init__(target, make_driver)
+        self._appended: deque[Answer[RecordsAppended]] = deque()
+
+    def _make_session(self) -> StorageSession:
+        return StorageSession(self._target)
+
+    # -- segments ------------------------------------------------------------------------------------------------------
+
+    @command
+    async def segments(self, pattern: str = "*") -> list[SegmentInfo]:
+        """Return all segments whose name fits a shell pattern, in the order of their creation, but for hidden ones."""
+        segments: list[SegmentInfo] = []
+        after = 0
+        while True:
+            page = await self._session.request(Segments, ListSegments, pattern, after)
+            segments += page.segments
+            if not page.after:
+                return segments
+            after = page.after
+
+    @command
+    async def named(self, names: Sequence[str]) -> list[SegmentInfo]:
+        """Return the segments of these names, as far as there are any."""
+        return list((await self._session.request(Segments, NameSegments, tuple(names))).segments)
+
+    @command
+    async def segment(self, which: str | int) -> SegmentInfo:
+        """Return one segment, by its name or its id; refused with ``NoSuchSegment``."""
+        if isinstance(which, int):
+            return (await self._session.request(Segments, DescribeSegment, which)).segments[0]
+        segments = (await self._session.request(Segments, NameSegments, (which,))).segments
+        if not segments:
+            raise StorageRefused(Code.NO_SUCH_SEGMENT, which)
+        return segments[0]
+
+    @command
+    async def create(self, name: str, *, exists_ok: bool = False) -> SegmentInfo:
+        """Make a segment; with `exists_ok`, take the one that is there."""
+        existing = Existing.TAKEN if exists_ok else Existing.REFUSED
+        return (await self._session.request(Segments, MakeSegment, name, False, existing)).segments[0]
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    @stream
+    def read(self, segment: int, first: int, end: int | None = None, *, bytes_max: int = READ_BYTES) -> Feed[Run]:
+        """Read records `first` to `end` (not included; None: all there are now), about `bytes_max` of them at a time.
+
+        StorageTruncated where they are gone, Refused where the segment is, ClientError where there are not so many.
+        The next piece is on its way while the caller works on this one.
+        """
+        return RunFeed(self._session, segment, first, end, bytes_max)
+
+    @command
+    async def number_at(self, segment: int, timestamp: int) -> int:
+        """Return the number of the first retained record of this time (microseconds since 1970) or later.
+
+        Where there is none, the number that the next record gets.
+        """
+        return (await self._session.request(RecordFound, FindRecord, segment, By.TIMESTAMP, timestamp)).number
+
+    @command
+    async def offset_of(self, segment: int, number: int) -> int:
+        """Return the offset where a record begins."""
+        return (await self._session.request(RecordFound, FindRecord, segment, By.NUMBER, number)).offset
+
+    @command
+    async def number_of(self, segment: int, offset: int) -> int:
+        """Return the number of the record that holds this offset."""
+        return (await self._session.request(RecordFound, FindRecord, segment, By.OFFSET, offset)).number
+
+    @command
+    async def split_points(self, segment: int, first: int, end: int, parts: int) -> list[int]:
+        """Return record numbers between `first` and `end` that make up to `parts` ranges of about the same size."""
+        return list((await self._session.request(SplitPoints, SplitRecords, segment, first, end, parts)).numbers)
+
+    # -- hidden segments -----------------------------------------------------------------------------------------------
+
+    @command
+    async def create_hidden(self, name: str, *, replace: bool = False) -> int:
+        """Make a hidden segment and return its id; with `replace`, an empty one in place of the one that is there."""
+        existing = Existing.REPLACED if replace else Existing.REFUSED
+        return (await self._session.request(Segments, MakeSegment, name, True, existing)).segments[0].id
+
+    @command
+    async def append(self, hidden: int, number: int, batch: Batch) -> int:
+        """Append to a hidden segment that has `number` records. Returns how many it has then.
+
+        The client waits only where too much is on its way; after `flush` all is on disk.
+        """
+        for piece in _pieces(batch):
+            self._appended.append(self._session.request(RecordsAppended, AppendRecords, hidden, number, piece))
+            number += piece.count
+            while self._appended and self._session.is_full:
+                await self._appended.popleft()
+        return number
+
+    @command
+    async def flush(self) -> None:
+        """Wait until all that was appended is on disk."""
+        while self._appended:
+            await self._appended.popleft()
+
+    @command
+    async def publish(self, parts: Iterable[Part], levels: Iterable[LevelChange] = ()) -> bool:
+        """Make hidden segments part of their targets and raise ack levels, all of it or nothing.
+
+        Returns False where the levels were stored before: then nothing is done.
+        """
+        published = await self._session.request(SegmentsPublished, PublishSegments, tuple(parts), tuple(levels))
+        return not published.again
+
+    @command
+    async def delete_hidden(self, hidden: Iterable[int]) -> int:
+        """Delete hidden segments, as far as they are there; returns how many were."""
+        return (await self._session.request(HiddenDeleted, DeleteHidden, tuple(hidden))).count
+
+    # -- groups and levels ---------------------------------------------------------------------------------------------
+
+    @command
+    async def group(self, segment: int, group: str) -> int | None:
+        """Return the position of a reader group; None where there is none."""
+        stored = await self._session.request(GroupPosition, GetGroup, segment, group)
+        return stored.position if stored.known else None
+
+    @command
+    async def set_group(self, segment: int, group: str, position: int) -> int:
+        """Put a reader group at a position, and return it: never below the first retained record."""
+        return (await self._session.request(GroupPosition, SetGroup, segment, group, position)).position
+
+    @command
+    async def level(self, segment: int, writer: bytes) -> int | None:
+        """Return a writer's ack level; None where it never wrote."""
+        stored = await self._session.request(LevelFound, GetLevel, segment, writer)
+        return stored.level if stored.known else None
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
-    """The batch as batches that a message has room for."""
+    """Yield the batch as batches that a request has room for."""
     if batch.size <= _APPEND_BYTES and batch.count <= RECORDS_MAX:
         yield batch
         return

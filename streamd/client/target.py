@@ -1,4 +1,4 @@
-"""Where a client connects to, and how long it waits there."""
+"""Targets: where a client connects to, and the limits it keeps there."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Options(TypedDict, total=False):
     """What every client takes beside the address, by name."""
 
     ssl_context: Any
-    """TLS: an `ssl.SSLContext`; for a client on Twisted's reactor what `optionsForClientTLS` returns."""
+    """What to speak TLS with: an `ssl.SSLContext`, or on Twisted's reactor what `optionsForClientTLS` returns."""
     connect_seconds_max: float
-    """How long connecting may take, 10 s where nothing is said."""
+    """How long connecting may take, by default 10 s."""
     reply_seconds_max: float
-    """How long the daemon may be silent while something is awaited of it, 30 s where nothing is said."""
+    """How long the daemon may be silent while the client waits for it, by default 30 s."""
     reply_bytes_max: int
-    """The largest reply that is taken, 256 MiB where nothing is said."""
+    """The largest reply that the client takes, by default 256 MiB."""
     pipelined_bytes_max: int
-    """How much is sent before it is answered, 1 MiB where nothing is said."""
+    """How much the client sends before it is answered, by default 1 MiB."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """An address with its options."""
+    """An address, with the options of the client that connects to it."""
 
     address: Address
     ssl_context: Any = None

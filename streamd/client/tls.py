@@ -1,4 +1,4 @@
-"""TLS for a client, out of the files that its address names."""
+"""TLS of clients: contexts made of the files that an address names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamd.client.target import Target
 
 
 def context_for(target: Target) -> ssl.SSLContext | None:
-    """What to speak TLS with: as given, or by the address; None where it is not spoken. ClientError."""
+    """Return the context of a client, as given or by its address; None where it speaks no TLS. ClientError."""
     if target.ssl_context is None and isinstance(target.address, TlsAddress):
         address = target.address
         return client_context(address.ca, address.cert, address.key)
@@ -19,7 +19,7 @@ def context_for(target: Target) -> ssl.SSLContext | None:
 
 
 def client_context(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext:
-    """A context out of PEM files. ClientError names the one that can't be used, and says what is wanted."""
+    """Return a context made of PEM files. ClientError names a file that can't be used, and says what is expected."""
     try:
         context = ssl.create_default_context(cafile=ca)
     except ssl.SSLError:
@@ -29,7 +29,7 @@ def client_context(ca: str | None, cert: str | None, key: str | None) -> ssl.SSL
     if cert is None:
         return context
     try:
-        # Nobody is asked for the password of a key: there may be nobody there.
+        # Without this OpenSSL asks for the password of a key on the terminal, and there may be nobody there.
         context.load_cert_chain(cert, key, password=_no_password)
     except ssl.SSLError:
         where = "in the same file" if key is None else f"in {key}"

@@ -6,8 +6,8 @@
     float, list of float     F64
     array.array              the type of its elements
 
-`Message.of(value, type)` makes elements of any other type. What comes out as `Message.value` is bytes for U8, the
-element itself where there is just one, and a list otherwise.
+`Message.of(value, type)` makes elements of any other type. `Message.value` is bytes for U8, the element itself where
+there is just one, and a list otherwise.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any, Final, NamedTuple, Union
 Value = Union[
     bytes, bytearray, memoryview, str, int, float, "array[Any]", Sequence[str], Sequence[int], Sequence[float]
 ]
-"""What can be pushed."""
+"""A value that can be pushed as a message."""
 
 
 class Type(IntEnum):
-    """What the elements of a message are."""
+    """The type of the elements of a message."""
 
     U8 = 0
     U16 = 1
@@ -47,14 +47,14 @@ _I64_END: Final = 1 << 63
 
 
 class Message(NamedTuple):
-    """A typed message: `data` holds its elements end to end, as they are on the wire."""
+    """A typed message. `data` holds its elements end to end, as they are on the wire."""
 
     type: Type
     data: bytes
 
     @classmethod
     def of(cls, value: Value | Message, type: Type | None = None) -> Message:
-        """The message that this value is; a type that is given counts, whatever the value looks like."""
+        """Return a message of this value: of the given type, or of the value's own (see `streamd.client.values`)."""
         if isinstance(value, Message):
             return value
         if isinstance(value, (bytes, bytearray, memoryview)) and type in (None, Type.U8):
@@ -69,14 +69,14 @@ class Message(NamedTuple):
 
     @property
     def elements(self) -> list[Any]:
-        """Its elements, each a number or a str."""
+        """The elements of the message, each a number or a str."""
         if self.type is Type.STR:
-            return [each.decode("utf-8", "surrogateescape") for each in self.data.split(b"\0")[:-1]]
+            return [text.decode("utf-8", "surrogateescape") for text in self.data.split(b"\0")[:-1]]
         return [element for (element,) in struct.iter_unpack(f">{_CODES[self.type]}", self.data)]
 
     @property
     def value(self) -> Any:
-        """What it says: bytes for U8, one element as itself, others as a list."""
+        """The value of the message: bytes for U8, one element as itself, several as a list."""
         if self.type is Type.U8:
             return self.data
         elements = self.elements
@@ -98,10 +98,10 @@ def _type_of(value: object, elements: Sequence[Any]) -> Type:
 
 def _packed(type: Type, elements: Sequence[Any]) -> bytes:
     if type is Type.STR:
-        strings = [each.encode("utf-8", "surrogateescape") for each in elements]
-        if any(b"\0" in each for each in strings):
+        strings = [element.encode("utf-8", "surrogateescape") for element in elements]
+        if any(b"\0" in string for string in strings):
             raise ValueError("a string of a message holds no NUL")
-        return b"".join([each + b"\0" for each in strings])
+        return b"".join([string + b"\0" for string in strings])
     try:
         return struct.pack(f">{len(elements)}{_CODES[type]}", *elements)
     except (struct.error, OverflowError) as error:

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 
 from streamd.groups.group import Group
 from streamd.groups.returned import Range, ranges_of
-from streamd.store.errors import StoreError
+from streamd.store.errors import StoreError, level_of
 
 if TYPE_CHECKING:
     from streamd.interfaces import Core
@@ -284,7 +284,8 @@ class Members:
 
     def _lost(self, failure: Failure) -> None:
         failure.trap(StoreError)
-        self._log.warn(
+        self._log.emit(
+            level_of(failure.value),
             "{group} of {segment}: what was delivered could not be noted, it may come again: {reason}",
             group=self.group.name,
             segment=self.group.segment.name,

@@ -58,7 +58,7 @@ class Seen(NamedTuple):
 
 
 _GAUGES: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
-    ("ready", "1 where /readyz says so.", lambda seen: reason_not_ready(seen.core, seen.usage) is None),
+    ("ready", "1 where /readyz says so.", lambda seen: reason_not_ready(seen.core) is None),
     ("store_writable", "1 where appends are taken, 0 where the disk is full.", lambda s: not s.core.store.read_only),
     ("segments", "Segments, hidden ones not counted.", lambda seen: len(seen.core.store)),
     ("hidden_segments", "Hidden segments.", lambda seen: len(seen.core.store.hidden_segments())),

@@ -7,7 +7,7 @@ count here as in every protocol: a channel is a peer like others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -45,18 +45,21 @@ _HEADERS: Final = {
 
 
 def refusal(
-    method: bytes, host: str | None, headers: Mapping[str, str], hosts: frozenset[str]
+    method: bytes, stated: Sequence[str], headers: Mapping[str, str], hosts: frozenset[str]
 ) -> tuple[int, str] | None:
-    """Why a request is not let in, as a status and a reason; None where it is.
+    """Why a request with these Host headers is not let in, as a status and a reason; None where it is.
 
     A name that leads here is not enough: any site can have its own name point to this machine, and a browser then takes
     us for that site. An address can't be claimed like that, and names of ours are known.
     """
     if method not in (b"GET", b"HEAD"):
         return NOT_ALLOWED, "only GET and HEAD: nothing can be changed here"
-    if host is None:
+    if not stated:
         return BAD_REQUEST, "a Host header is missing"
-    name = host_name(host)
+    if len(stated) > 1:
+        # A proxy before us may have gone by another one of them.
+        return BAD_REQUEST, "more than one Host header"
+    name = host_name(stated[0])
     if name is None:
         return BAD_REQUEST, "the Host header makes no sense"
     if not (name == "localhost" or name in hosts or _is_address(name)):
@@ -106,10 +109,14 @@ class Guard(Request):
 
     def process(self) -> None:
         """Let it in, or say why not."""
+        self.channel.begins()
         for name, value in _HEADERS.items():
             self.setHeader(name, value)
+        if self.channel.is_spare:
+            self.setHeader(b"connection", b"close")
         headers = {name: self.getHeader(name) or "" for name in ("sec-fetch-site", "sec-fetch-dest")}
-        refused = refusal(self.method, self.getHeader("host"), headers, self.channel.site.hosts)
+        stated = self.requestHeaders.getRawHeaders("host", [])
+        refused = refusal(self.method, stated, headers, self.channel.site.hosts)
         if refused is None:
             super().process()
             return
@@ -133,7 +140,10 @@ class Channel(Permitted, HTTPChannel):
     """A connection that is counted, asked who it is, and closed where its peer asks for more than it takes."""
 
     site: HttpSite
+    is_spare = False
+    """Whether it is one of those beyond the limit, which are answered once, and of the daemon's health alone."""
     _untaken = False
+    _left = False
 
     def __init__(self, core: Core) -> None:
         Permitted.__init__(self, core)
@@ -145,7 +155,38 @@ class Channel(Permitted, HTTPChannel):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
-        self.site.left(self)
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self._left:
+            self._left = True
+            self.site.left(self)
+
+    def give_way(self) -> None:
+        """Close at once, for somebody who may have something to ask. From now on it does not count."""
+        self.count_cut_off("idle")
+        self._leave()
+        self.abort()
+
+    def resetTimeout(self) -> None:
+        """Do not count the time anew for each byte: a peer could send one a minute, and never ask anything."""
+
+    def timeoutConnection(self) -> None:
+        """It was idle for too long: close it in order, or where the peer does not take the rest, at once."""
+        self.count_cut_off("idle")
+        self._abortingCall = self.callLater(self.abortTimeout, self.forceAbortClient)
+        self.loseConnection()
+
+    def forceAbortClient(self) -> None:
+        """The peer of an idle connection does not even take its end."""
+        self._abortingCall = None
+        self.abort()
+
+    def begins(self) -> None:
+        """A request is there and wants its answer."""
+        self.site.is_busy(self)
+        if self.is_spare:
+            self.persistent = False
 
     def pauseProducing(self) -> None:
         """The peer does not take what it asked for."""
@@ -162,6 +203,7 @@ class Channel(Permitted, HTTPChannel):
         if self._untaken:
             # A thousand requests fit into what is read at once, and their answers would all be kept.
             self.persistent = False
+        self.site.is_idle(self)
         super().requestDone(request)
 
     def explain(self, error: NotAllowed) -> str:

@@ -6,21 +6,17 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from twisted.web.http import SERVICE_UNAVAILABLE
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.server import Request
 
-from streamd.http.survey import Survey
 from streamd.interfaces import Core
-from streamd.store.usage import Usage
 
 TEXT = b"text/plain; charset=utf-8"
 
 
-def reason_not_ready(core: Core, usage: Usage | None) -> str | None:
+def reason_not_ready(core: Core) -> str | None:
     """Why nothing should be asked of the daemon now, in a few words; None where it is ready.
 
-    The store was recovered before anything listened, so nobody sees it before that. After a full disk nobody knows that
-    there is room again until something is written, and perhaps nobody writes to what is not ready: so a look at the
-    disk decides.
+    The store was recovered before anything listened, so nobody sees it before that.
     """
     if core.store.closing:
         return "the store is closing"
@@ -28,23 +24,10 @@ def reason_not_ready(core: Core, usage: Usage | None) -> str | None:
         return "the daemon is starting or stopping"
     if core.store.read_only:
         return "the disk is full"
-    if core.store.was_full and usage is not None and usage.free_bytes < core.store.file_bytes:
-        return "the disk is full"
     compaction = core.store.compaction
     if core.store.waits_for_fold and compaction is not None and not compaction.running:
         return "writers wait for the compactor, which does not run"
     return None
-
-
-async def not_ready(core: Core, survey: Survey) -> str | None:
-    """The same, with a look at the disk where that matters."""
-    usage: Usage | None = None
-    if core.store.was_full:
-        try:
-            usage = await survey.usage()
-        except OSError as error:
-            return f"the data directory can't be looked at: {error}"
-    return reason_not_ready(core, usage)
 
 
 class Healthz(Resource):
@@ -63,19 +46,14 @@ class Readyz(Resource):
 
     isLeaf = True
 
-    def __init__(self, core: Core, survey: Survey) -> None:
+    def __init__(self, core: Core) -> None:
         super().__init__()
         self._core = core
-        self._survey = survey
 
-    def render_GET(self, request: Request) -> int:
-        """Look, and answer."""
+    def render_GET(self, request: Request) -> bytes:
+        """One word, or one line."""
         request.setHeader(b"content-type", TEXT)
-        asked = Deferred.fromCoroutine(not_ready(self._core, self._survey))
-        respond(request, asked.addCallback(self._told, request))
-        return NOT_DONE_YET
-
-    def _told(self, reason: str | None, request: Request) -> bytes:
+        reason = reason_not_ready(self._core)
         if reason is None:
             return b"ready\n"
         request.setResponseCode(SERVICE_UNAVAILABLE)

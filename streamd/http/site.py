@@ -11,7 +11,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
-from twisted.web.http import FORBIDDEN, NOT_FOUND
+from twisted.web.http import FORBIDDEN, NOT_FOUND, SERVICE_UNAVAILABLE
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
@@ -43,13 +43,19 @@ _STATIC: Final = {
 OPEN: Final = frozenset({*_STATIC, b"healthz", b"readyz"})
 """What tells nothing of anybody's, and is there for whoever can connect. Everything else takes some right."""
 
+# What is answered also where every connection is busy.
+_HEALTH: Final = frozenset({b"healthz", b"readyz", b"metrics"})
+
+SPARE_CONNECTIONS: Final = 8
+"""Connections beyond the limit, for these."""
+
 
 @dataclass(frozen=True)
 class HttpSettings:
     """``[http]``, beside the endpoint."""
 
     hosts: str = setting("", "names beside localhost that it is asked by, separated by blanks")
-    connections_max: int = setting(64, "connections to it; more are closed at once", least=1)
+    connections_max: int = setting(64, "connections to it; for one more the longest idle one is closed", least=1)
     streams_max: int = setting(32, "pages of the dashboard that may be open at a time", least=1)
 
 
@@ -76,11 +82,13 @@ class _Root(Resource):
         # Nothing lies below anything.
         alone = not request.postpath and request.prepath == [path]
         found = self.children.get(path) if alone else None
+        if request.channel.is_spare and (found is None or path not in _HEALTH):
+            return _Refused(SERVICE_UNAVAILABLE, "every connection is in use, see http.connections_max")
         if found is not None and path not in OPEN:
             try:
                 allow_something(request.channel.permits)
             except NotAllowed as error:
-                return _Refused(request.channel.explain(error))
+                return _Refused(FORBIDDEN, request.channel.explain(error))
         return self if found is None else found
 
     def render(self, request: Request) -> bytes:
@@ -88,16 +96,17 @@ class _Root(Resource):
 
 
 class _Refused(Resource):
-    """Stands for what is not for this peer."""
+    """Stands for what is not for this peer, or not now."""
 
     isLeaf = True
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, code: int, reason: str) -> None:
         super().__init__()
+        self._code = code
         self._reason = reason
 
     def render_GET(self, request: Request) -> bytes:
-        return refuse(request, FORBIDDEN, self._reason)
+        return refuse(request, self._code, self._reason)
 
 
 class HttpSite(Gathering[Channel], Site):
@@ -109,6 +118,8 @@ class HttpSite(Gathering[Channel], Site):
     def __init__(self, core: Core, settings: HttpSettings) -> None:
         Gathering.__init__(self, core, core.load.traffic_of(NAME))
         self._settings = settings
+        self._idle: dict[Channel, None] = {}
+        """Connections that wait for no answer, those first that do so longest."""
         self._survey: Survey = core.shared.setdefault((NAME, "survey"), Survey(core))
         self._sampler: Sampler = core.shared.setdefault((NAME, "sampler"), Sampler(core))
         self.hosts = frozenset(name.casefold() for name in settings.hosts.split())
@@ -119,7 +130,7 @@ class HttpSite(Gathering[Channel], Site):
         root.putChild(b"events", self._events)
         root.putChild(b"metrics", Metrics(core, self._survey))
         root.putChild(b"healthz", Healthz())
-        root.putChild(b"readyz", Readyz(core, self._survey))
+        root.putChild(b"readyz", Readyz(core))
         Site.__init__(self, root, Guard, timeout=_IDLE_SECONDS_MAX, reactor=core.clock, parsePOSTFormSubmission=False)
         # Alone: without the one for HTTP/2, which nobody here needs.
         self.protocol = partial(Channel, core)  # type: ignore[assignment, method-assign]
@@ -135,12 +146,43 @@ class HttpSite(Gathering[Channel], Site):
         self._sampler.stop()
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """A connection, unless there are too many."""
-        if len(self.connections) >= self._settings.connections_max:
+        """A connection, in place of the one that is idle longest where there are too many, unless all are busy."""
+        ordinary = self._has_place(self._settings.connections_max, is_spare=False)
+        if not ordinary and not self._has_place(SPARE_CONNECTIONS, is_spare=True):
             self.traffic.connections_refused["connections"] += 1
             self._log.warn("{peer} refused: there are too many connections to the dashboard", peer=str(addr))
             return None
-        return super().buildProtocol(addr)
+        channel = super().buildProtocol(addr)
+        channel.is_spare = not ordinary
+        return channel
+
+    def _has_place(self, most: int, *, is_spare: bool) -> bool:
+        """Whether there is room for one more of a kind; one that is idle gives way."""
+        if sum(each.is_spare is is_spare for each in self.connections) < most:
+            return True
+        idle = next((each for each in self._idle if each.is_spare is is_spare), None)
+        if idle is not None:
+            idle.give_way()
+        return idle is not None
+
+    def joined(self, connection: Channel) -> None:
+        """A connection is up, and asks nothing yet."""
+        super().joined(connection)
+        self.is_idle(connection)
+
+    def left(self, connection: Channel) -> None:
+        """A connection is gone."""
+        self._idle.pop(connection, None)
+        super().left(connection)
+
+    def is_idle(self, connection: Channel) -> None:
+        """A connection has its answer, if it asked for any."""
+        if connection in self.connections:
+            self._idle[connection] = None
+
+    def is_busy(self, connection: Channel) -> None:
+        """A connection waits for an answer."""
+        self._idle.pop(connection, None)
 
     def acceptableProtocols(self) -> list[bytes]:
         """What TLS offers."""

@@ -172,7 +172,7 @@ def state(core: Core, usage: Usage | None) -> dict[str, Any]:
         "version": __version__,
         "uptime_seconds": core.clock.seconds() - core.started,
         "now": time.time(),
-        "not_ready": reason_not_ready(core, usage),
+        "not_ready": reason_not_ready(core),
     }
 
 

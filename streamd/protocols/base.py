@@ -20,6 +20,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener, IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import LogLevel
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -153,11 +154,11 @@ class StreamProtocol(Ordered, Protocol):
             self._phase = Phase.ENDING
             self._advance()
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self, reason: str, level: LogLevel = LogLevel.warn) -> None:
         """Close, once what was asked before is answered: the protocol has no answer to what is being performed."""
         if not self._given_up:
             self._given_up = True
-            self.log.warn("{peer} is cut off by {wire}: {reason}", peer=self.peer, wire=self.name, reason=reason)
+            self.log.emit(level, "{peer} is cut off by {wire}: {reason}", peer=self.peer, wire=self.name, reason=reason)
             self.count_cut_off("unanswerable")
         self.finish()
         self.hurry()

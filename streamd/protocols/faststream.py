@@ -19,6 +19,7 @@ from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.contents import Contents, Reading, Turn
 from streamd.protocols.factory import StreamFactory
 from streamd.store import NoSuchSegment, ReadFailed, Run, Segment, StoreError, StoreReadOnly
+from streamd.store.errors import level_of
 from streamd.store.frame import EVENT_HEADER_BYTES
 from streamd.store.names import NUMBERED
 from streamd.wire import faststream
@@ -64,7 +65,7 @@ class FastStreamProtocol(StreamProtocol):
         if isinstance(request, Rest) or isinstance(error, ReadFailed | StoreReadOnly):
             # What is asked for can't be given, or what was sent can't be kept, and there is no word for it. Whatever
             # followed, an answer to a check too, would be taken for a sign that all is well.
-            self.give_up(f"{type(request).__name__} failed: {error}")
+            self.give_up(f"{type(request).__name__} failed: {error}", level_of(error))
             return None
         if isinstance(request, faststream.Contents):
             return faststream.contents_header(0)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.internet.protocol import connectionDone
+from twisted.logger import LogLevel
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -39,6 +40,7 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
+from streamd.store.errors import level_of
 from streamd.store.frame import span
 from streamd.store.names import check_name
 from streamd.wire import WireError, fujin
@@ -92,7 +94,15 @@ class FujinProtocol(StreamProtocol):
         self._reader_name = ""
 
     def perform(self, request: Any) -> Reply:
-        return _ACTIONS[type(request)](self, request)
+        act, reader = _ACTIONS[type(request)], self._reader
+        if reader is not None:
+            if not reader.begun:
+                # Messages come behind the reply to CONNECT, and before what is asked next, also in one write with it.
+                self._flush()
+            if reader.is_waited_for or (reader.is_busy and not isinstance(request, fujin.Fetch)):
+                # And those that are being read come before it too: an ACK may be for one of them.
+                return reader.when_done().addCallback(lambda _: act(self, request))
+        return act(self, request)
 
     def refused(self, request: Any, error: StoreError) -> bytes | None:
         if isinstance(request, fujin.ConnectReader | fujin.Acknowledge) and isinstance(error, _NAMING):
@@ -109,19 +119,20 @@ class FujinProtocol(StreamProtocol):
             return replies.reader_connected(False, 0, code, text)
         # What is left is a commit, whose answer has no room for an error.
         self._end_transaction(rolled_back=True)
-        self.close_with(Code.COMMIT_FAILED, f"a transaction could not be committed: {text}")
+        self.close_with(Code.COMMIT_FAILED, f"a transaction could not be committed: {text}", level_of(error))
         return None
 
     def broken(self, error: WireError) -> bytes | None:
+        self._let_go()
         if not isinstance(error, fujin.Refused):
             return None
         self._code = error.code
         return error.last_words
 
-    def close_with(self, code: Code, why: str) -> None:
+    def close_with(self, code: Code, why: str, level: LogLevel = LogLevel.warn) -> None:
         """Close the stream with a code, when what came before was answered."""
         self.count_cut_off("broken" if code in _BREACHES else "unanswerable")
-        self.log.warn("a stream of {peer} is closed: {reason}", peer=self.peer, reason=why, code=code.name)
+        self.log.emit(level, "a stream of {peer} is closed: {reason}", peer=self.peer, reason=why, code=code.name)
         self._code = code
         self.finish()
 
@@ -274,22 +285,42 @@ class FujinProtocol(StreamProtocol):
         self._reader.allow()
         return self._reader.acknowledge(request)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a reader that has shut its side still gets something."""
+        return self._reader is not None and self._reader.is_busy
+
+    def reader_rests(self) -> None:
+        """It does not any more, and the end need not wait for it."""
+        if not self.is_open:
+            self._advance()
+
     def resumeProducing(self) -> None:
-        """The peer takes more."""
+        """The peer takes more. What it has sent meanwhile comes first: it may want to disconnect."""
         super().resumeProducing()
         if self._reader is not None:
-            self._reader.wake()
+            self._reader.wake_later()
 
     def failed_to_push(self, failure: Failure) -> None:
-        """A bug: it costs this stream."""
-        self._crash(failure)
+        """Messages can't be sent: where that is no error of the store it is a bug. It costs this stream."""
+        error = failure.value
+        if isinstance(error, StoreError):
+            self.note(error)
+            code, text = error_of(error)
+            self.close_with(code, f"a message can't be read: {text}")
+        else:
+            self._crash(failure)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _disconnect(self, request: fujin.Disconnect) -> Reply:
-        self._let_go()
         self.finish()
         return replies.DISCONNECTED
+
+    def finish(self) -> None:
+        """Close when what came before was answered. A reader gets nothing more, a transaction is rolled back."""
+        self._let_go()
+        super().finish()
 
     def _let_go(self) -> None:
         """What was not committed is rolled back, what was not acknowledged given back."""
@@ -307,8 +338,11 @@ class FujinProtocol(StreamProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
         self._let_go()
+        # The two know each other: only the collector would free them.
+        self._reader = None
 
     def _close(self) -> None:
+        self._let_go()
         if self._code and IQuicStream.providedBy(self.transport):
             self.transport.unregisterProducer()
             self.transport.end(self._code)
@@ -316,6 +350,7 @@ class FujinProtocol(StreamProtocol):
             super()._close()
 
     def _cut(self) -> None:
+        self._let_go()
         if IQuicStream.providedBy(self.transport):
             self.transport.abortConnection(self._code or Code.CUT_OFF)
         else:

@@ -1,11 +1,15 @@
-"""What a reader's stream does: takes messages of its group, sends them, and sees to their acknowledgement."""
+"""What a reader's stream does: takes messages of its group, sends them, and sees to their acknowledgement.
+
+Messages are not replies: they come as they are there. But what stands behind a FETCH finds those sent that it can have,
+also where they are not in memory and have to be waited for: answers do not depend on what the page cache holds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
@@ -32,14 +36,17 @@ class Reader:
 
     def __init__(self, protocol: FujinProtocol, *, auto_commit: bool, consumer: bool) -> None:
         self._protocol = protocol
-        self._store = protocol.core.store
         self._auto_commit = auto_commit
         self._credit: int | None = 0 if consumer else None
         """How many messages a consumer still wants; None where there is no such limit."""
-        self._begun = False
+        self.begun = False
+        """Whether the client knows that it is connected: messages follow that."""
         self._sent_bytes = 0
         self._reading = False
+        self._owes = False
+        """Whether a consumer has fetched messages that may be there."""
         self._turn: IDelayedCall | None = None
+        self._waiting: list[Deferred[None]] = []
         self.member: Member | None = None
 
     def join(self, member: Member) -> None:
@@ -48,14 +55,41 @@ class Reader:
 
     def begin(self) -> None:
         """The client knows that it is connected: messages may follow."""
-        self._begun = True
-        self.push()
+        self.begun = True
+        self.wake()
 
     def fetch(self, messages: int) -> None:
         """A consumer wants so many more."""
         assert self._credit is not None
         self._credit += messages
-        self.push()
+        self._owes = True
+        self.wake()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether messages are on their way that were asked for, so that what was asked later has to wait.
+
+        Those that a consumer has fetched and that are there. Of a subscriber, which wants all there will ever be, only
+        those that are being read.
+        """
+        return self.member is not None and (self._reading or self._owes)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether something that was asked waits until it is busy no more."""
+        return bool(self._waiting)
+
+    def when_done(self) -> Deferred[None]:
+        """Fires when it is busy no more, one after the other: each may make it busy again."""
+        self._waiting.append(Deferred())
+        return self._waiting[-1]
+
+    def _done(self) -> None:
+        """It may be busy no more: let those go on who wait for that."""
+        while self._waiting and not self.is_busy:
+            self._waiting.pop(0).callback(None)
+        if self.member is not None and not self.is_busy:
+            self._protocol.reader_rests()
 
     def allow(self) -> None:
         """Raise NotAllowed where the peer may no longer read: the rules can change while it does."""
@@ -70,22 +104,33 @@ class Reader:
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
+        self._done()
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """There is something to take. Whoever says so has others to wake, and is not to stumble over this one."""
         try:
-            self.push()
+            self._push()
         except Exception:
             self._protocol.failed_to_push(Failure())
 
-    def push(self) -> None:
+    def wake_later(self, seconds: float = 0) -> None:
+        """The same after others had their turn, this peer's own requests among them."""
+        if self._turn is None and self.member is not None:
+            self._turn = self._protocol.core.clock.callLater(seconds, self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn = None
+        self.wake()
+
+    def _push(self) -> None:
         """Send what there is, for as long as the peer takes it and wants it."""
         protocol, before = self._protocol, self._sent_bytes
-        while self.member is not None and protocol.is_open and not protocol.is_slow and self._turn is None:
-            if not self._begun or self._reading or self._credit == 0:
+        while self._may_send and not protocol.is_slow and self._turn is None:
+            if not self.begun or self._reading:
                 return
+            assert self.member is not None
             if self.member.group.segment.deleted:
                 protocol.close_with(Code.NO_SUCH_TOPIC, "the topic was deleted")
                 return
@@ -96,40 +141,53 @@ class Reader:
                 protocol.close_with(Code.NOT_ALLOWED, "the rules no longer allow it")
                 return
             if self._sent_bytes - before >= _TURN_BYTES:
-                self._turn = protocol.core.clock.callLater(0, self._next_turn)
+                self.wake_later()
                 return
             count = _MESSAGES_AT_ONCE if self._credit is None else min(self._credit, _MESSAGES_AT_ONCE)
-            taken = self.member.take(count)
+            taken = self.member.take(count) if count else None
             if taken is None:
-                self.member.wait()
+                if count:
+                    self.member.wait()
+                self._owes = False
+                self._done()
                 return
             self._read(self.member, taken)
 
-    def _next_turn(self) -> None:
-        self._turn = None
-        self.wake()
+    @property
+    def _may_send(self) -> bool:
+        """Whether the peer is there. One that has shut its side gets what it has fetched."""
+        if self.member is None:
+            return False
+        return self._protocol.is_open or (self._credit is not None and not self._protocol.is_closed)
 
     def _read(self, member: Member, taken: Range) -> None:
         first, end = taken
         self._reading = True
         try:
-            runs = self._store.read(
-                member.group.segment, first, bytes_max=self._protocol.reply_bytes_max, records_max=end - first
-            )
-        except StoreError as error:
-            self._unread(Failure(error), member, taken)
-            return
-        ended = runs.addCallbacks(self._send, self._unread, callbackArgs=(member, taken), errbackArgs=(member, taken))
-        ended.addErrback(self._protocol.failed_to_push)
+            runs = self._protocol.read(member.group.segment, first, records_max=end - first)
+        except StoreError:
+            runs = fail()
+        ended: Deferred[None] = runs.addCallbacks(
+            self._send, self._unread, callbackArgs=(member, taken), errbackArgs=(member, taken)
+        )
         if self._reading:
-            # From a cold page: what follows is told by whoever reads it.
-            ended.addCallback(lambda _: self.push())
+            # From a cold page: nobody is there who goes on.
+            ended.addCallback(lambda _: self._read_cold())
+        ended.addErrback(self._protocol.failed_to_push)
+
+    def _read_cold(self) -> None:
+        self._done()
+        self.wake()
+
+    def _end_read(self) -> None:
+        self._reading = False
+        self._protocol.fetched()
 
     def _send(self, runs: list[Run], member: Member, taken: Range) -> None:
-        self._reading = False
         first, end = taken
         protocol = self._protocol
-        if self.member is None or not protocol.is_open:
+        self._end_read()
+        if self.member is None:
             member.give_back(first, end)
             return
         protocol.count_read(runs)
@@ -147,30 +205,30 @@ class Reader:
             member.done(first, first + batch.count)
         else:
             member.delivered(first, batch.lengths)
-        if self.member is not None and (wait := protocol.charge()):
-            self._turn = protocol.core.clock.callLater(wait, self._next_turn)
+        if wait := protocol.charge():
+            self.wake_later(wait)
 
     def _unread(self, failure: Failure, member: Member, taken: Range) -> None:
-        self._reading = False
+        self._end_read()
         error = failure.value
         if not isinstance(error, StoreError):
             failure.raiseException()
         member.give_back(*taken)
         if not isinstance(error, RecordsTruncated) and self.member is not None:
             # There is no word for it in the middle of messages.
-            self._protocol.close_with(Code.STORE_FAILED, f"a message can't be read: {error}")
+            self._protocol.failed_to_push(failure)
 
     # -- acknowledging -------------------------------------------------------------------------------------------------
 
-    def acknowledge(self, request: fujin.Acknowledge) -> bytes | Deferred[Any] | tuple[Deferred[Any], bytes]:
+    def acknowledge(self, request: fujin.Acknowledge) -> Deferred[bytes]:
         """The answer to a run of ACKs, when they are on disk, or of NACKs, at once."""
         reply = Reply.GIVEN_BACK if request.back else Reply.ACKNOWLEDGED
         if self._auto_commit or self.member is None:
-            return replies.answers(reply, request.ids)
+            return succeed(replies.answers(reply, request.ids))
         if request.back:
-            return _answers(reply, request.ids, request.numbers, self.member.refuse(request.numbers))
+            return succeed(_answers(reply, request.ids, request.numbers, self.member.refuse(request.numbers)))
         done, unknown = self.member.acknowledge(request.numbers)
-        return done, _answers(reply, request.ids, request.numbers, unknown)
+        return done.addCallback(lambda _: _answers(reply, request.ids, request.numbers, unknown))
 
 
 def _answers(reply: Reply, ids: bytes, numbers: Sequence[int], unknown: frozenset[int]) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, Union
 
 from twisted.internet.defer import Deferred
@@ -29,6 +29,9 @@ _TURN_BYTES: Final = 1 << 20
 
 # So they have after so many requests.
 _TURN_REQUESTS: Final = 256
+
+# And after so long: requests are not all alike. One that takes longer by itself is performed in `Steps`.
+_TURN_SECONDS: Final = 0.005
 
 Reply = Union[bytes, Deferred[Any], tuple[Deferred[Any], bytes], "Slot", None]
 """What `perform` gives: the reply; a Deferred of it; something to wait for and the reply to give then; what `promise`
@@ -74,6 +77,29 @@ class Broken:
         self.error = error
 
 
+class Steps:
+    """What is left of a request that is too much for one turn of the reactor: a step is done each time it is performed.
+
+    The steps are those of a generator, a millisecond or less each; what it returns is the reply.
+    """
+
+    __slots__ = ("request", "steps")
+
+    def __init__(self, request: Request, steps: Generator[None, None, Any]) -> None:
+        self.request = request
+        self.steps = steps
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it keeps in memory."""
+        return self.request.size
+
+    @property
+    def reads(self) -> bool:
+        """Whether it must see this connection's earlier writes."""
+        return self.request.reads
+
+
 class Ordered(Sending):
     """The requests of a connection, and their replies."""
 
@@ -109,6 +135,19 @@ class Ordered(Sending):
         """Perform this next, before anything else that was asked: the rest of a request done in part."""
         self._requests.appendleft(request)
         self._asked_bytes += request.size
+
+    def in_steps(self, rest: Steps) -> Reply:
+        """Do the next step of a request, and the others before anything else that was asked, but maybe in later turns.
+
+        `perform` returns what this does, for the request and for the `Steps` of it.
+        """
+        try:
+            next(rest.steps)
+        except StopIteration as end:
+            reply: Reply = end.value
+            return reply
+        self.again(rest)
+        return b""
 
     def one_by_one(self, requests: Sequence[Request]) -> bytes:
         """Perform these next, in place of the run that they are when they come at once: not all of it can be done.
@@ -185,6 +224,8 @@ class Ordered(Sending):
             self.identify()
         try:
             begun = sent_bytes = 0
+            seconds = self.core.clock.seconds
+            turn_end = seconds() + _TURN_SECONDS
             while self._woken:
                 self._woken = False
                 while not self._reading and not self._pause & UNSENT and self._turn is None:
@@ -199,7 +240,7 @@ class Ordered(Sending):
                         self._flush()
                     if self._paces and (wait := self._charge(request)):
                         self._turn = self.core.clock.callLater(wait, self._next_turn)
-                    elif begun >= _TURN_REQUESTS or sent_bytes >= _TURN_BYTES:
+                    elif begun >= _TURN_REQUESTS or sent_bytes >= _TURN_BYTES or seconds() >= turn_end:
                         # Others want their turn too.
                         self._turn = self.core.clock.callLater(0, self._next_turn)
                 self._flush()
@@ -269,6 +310,9 @@ class Ordered(Sending):
 
     def _charge(self, request: Request | Broken) -> float:
         """Pay for a request: how many seconds the next one has to wait."""
+        if isinstance(request, Steps):
+            # It was paid for when it was begun.
+            return 0.0
         batch = getattr(request, "batch", None)
         return self.charge(int(hasattr(request, "record")) if batch is None else batch.count, request.size)
 

@@ -17,6 +17,7 @@ from streamd.config import fill
 from streamd.interfaces import Core
 from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.factory import StreamFactory
+from streamd.protocols.order import Steps
 from streamd.protocols.storage import Storage
 from streamd.settings import setting
 from streamd.store import (
@@ -29,6 +30,7 @@ from streamd.store import (
     SegmentSealed,
     StoreError,
 )
+from streamd.store.errors import level_of
 from streamd.store.frame import TAG_RAW
 from streamd.wire import pravega
 from streamd.wire.fields import Message
@@ -67,15 +69,18 @@ class PravegaProtocol(StreamProtocol):
         # Weakly: the two would keep each other in memory.
         self._storage = Storage(core, proxy(self))
 
-    def perform(self, request: pravega.Incoming | TailRead) -> Reply:
+    def perform(self, request: pravega.Incoming | TailRead | Steps) -> Reply:
         action = _ACTIONS.get(type(request))
         if action is None:
             return self._storage.perform(request, self.reply_bytes_max * 8)
         return action(self, request)
 
-    def refused(self, request: pravega.Incoming | TailRead, error: StoreError) -> bytes | None:
+    def refused(self, request: pravega.Incoming | TailRead | Steps, error: StoreError) -> bytes | None:
         if isinstance(request, TailRead):
             request = request.request
+        if isinstance(request, Steps):
+            assert isinstance(request.request, Message), "what Pravega itself asks for is done in one step"
+            return self._storage.refused(request.request, error)
         if isinstance(request, Message):
             return self._storage.refused(request, error)
         if isinstance(request, pravega.AppendBlock):
@@ -94,7 +99,7 @@ class PravegaProtocol(StreamProtocol):
         if isinstance(error, RecordsTruncated):
             return pravega.truncated(name, error.first_offset)
         # A gap, a bad name, a full disk: the document has no word for it.
-        self.give_up(str(error))
+        self.give_up(str(error), level_of(error))
         return None
 
     # -- appending -----------------------------------------------------------------------------------------------------
@@ -233,6 +238,7 @@ _ACTIONS: Final[dict[type, Callable[[PravegaProtocol, Any], Reply]]] = {
     TailRead: PravegaProtocol._read_until,
     pravega.CreateSegment: PravegaProtocol._create,
     pravega.KeepAlive: PravegaProtocol._keep_alive,
+    Steps: PravegaProtocol.in_steps,
 }
 
 

@@ -20,6 +20,7 @@ from streamd.protocols.base import Reply, StreamProtocol
 from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
 from streamd.store import BadName, NoSuchSegment, RecordsTruncated, Run, Segment, StoreError
+from streamd.store.errors import level_of
 from streamd.store.frame import span
 from streamd.store.names import check_name
 from streamd.wire import TooLarge, WireError, smq
@@ -225,8 +226,10 @@ class SmqProtocol(StreamProtocol):
 
     def _not_acknowledged(self, failure: Failure) -> None:
         failure.trap(StoreError)
-        self.log.warn(
-            "a pull could not be noted, its message may come again: {reason}", reason=failure.getErrorMessage()
+        self.log.emit(
+            level_of(failure.value),
+            "a pull could not be noted, its message may come again: {reason}",
+            reason=failure.getErrorMessage(),
         )
 
 

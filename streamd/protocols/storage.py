@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from fnmatch import translate
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from twisted.internet.defer import Deferred, gatherResults, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.python.failure import Failure
 
 from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply
-from streamd.protocols.permitted import Permitted
+from streamd.patterns import matcher
+from streamd.protocols.order import Ordered, Reply, Steps
 from streamd.store import (
     BadName,
     Level,
@@ -42,15 +40,24 @@ from streamd.wire.storage import RECORDS_MAX, SPLIT_MAX, By, Code, Existing
 READ_BYTES_MAX: Final = 2 << 20
 """One read is answered with at most so much, unless the first record alone is larger."""
 
-# Segments that are looked at for one answer: more would hold the other connections up.
+# Segments that are looked at for one answer, and that are in it, about.
 _LISTED_MAX: Final = 10_000
+_PAGE_SEGMENTS: Final = 1000
 
-# No name is longer. A pattern that is might take its time.
+# Segments that are looked at in one step: others have their turns between.
+_SEGMENTS_AT_ONCE: Final = 50
+
+# No name is longer.
 _PATTERN_CHARACTERS_MAX: Final = 255
 
 _APPENDER: Final = b"hidden segments\0"
 """The writer of a hidden segment. Its ack level counts the records, so that an append that comes again is known."""
 assert len(_APPENDER) == 16
+
+_Stepwise = Generator[None, None, Reply]
+"""An action that gives its reply after some steps."""
+
+T = TypeVar("T")
 
 _CODES: Final[tuple[tuple[type[StoreError], Code], ...]] = (
     (NoSuchSegment, Code.NO_SUCH_SEGMENT),
@@ -84,7 +91,7 @@ class Storage:
     A hidden segment goes by its name like any other: who may write to a topic of that name may do all with it.
     """
 
-    def __init__(self, core: Core, peer: Permitted) -> None:
+    def __init__(self, core: Core, peer: Ordered) -> None:
         self._core = core
         self._store = core.store
         self._peer = peer
@@ -93,6 +100,9 @@ class Storage:
         """Do what is asked; an answer has about `bytes_max` bytes at most."""
         if isinstance(request, storage.ReadRecords):
             return self._read(request, bytes_max)
+        action = _STEPWISE.get(type(request))
+        if action is not None:
+            return self._peer.in_steps(Steps(request, action(self, request)))
         return _ACTIONS[type(request)](self, request)
 
     def refused(self, request: Message, error: StoreError) -> bytes:
@@ -134,21 +144,35 @@ class Storage:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
-    def _list(self, request: storage.ListSegments) -> bytes:
+    def _list(self, request: storage.ListSegments) -> _Stepwise:
         if len(request.pattern) > _PATTERN_CHARACTERS_MAX:
             raise StoreError(f"a pattern has at most {_PATTERN_CHARACTERS_MAX} characters")
-        fits = re.compile(translate(request.pattern)).match
-        looked_at = self._store.following(request.after, _LISTED_MAX)
-        found = [each for each in looked_at if not each.hidden and each is not self._store.broadcasts]
-        after = looked_at[-1].id if len(looked_at) == _LISTED_MAX else 0
-        return _described(request, [each for each in found if fits(each.name) and self._knows(each)], after)
+        fits, sight = matcher(request.pattern), self._peer.permits.sight()
+        rows: list[bytes] = []
+        after = request.after
+        for _ in range(_LISTED_MAX // _SEGMENTS_AT_ONCE):
+            # Hidden ones, and that of what is broadcast, are looked at too and never listed.
+            looked_at, after = self._store.following(after, _SEGMENTS_AT_ONCE)
+            rows += [
+                storage.encoded_row(info(segment))
+                for segment in looked_at
+                if not segment.hidden and fits(segment.name) and (sight is None or sight(segment.name))
+            ]
+            if not after or len(rows) >= _PAGE_SEGMENTS:
+                break
+            yield
+        return to_bytes(storage.EncodedSegments(request.id, rows, after))
 
-    def _named(self, request: storage.NameSegments) -> bytes:
-        found: list[Segment] = []
-        for name in request.names:
-            with suppress(NoSuchSegment):
-                found.append(self._store.find(name))
-        return _described(request, [each for each in found if self._knows(each)])
+    def _named(self, request: storage.NameSegments) -> _Stepwise:
+        rows: list[bytes] = []
+        for some in _pieces(request.names):
+            for name in some:
+                with suppress(NoSuchSegment):
+                    segment = self._store.find(name)
+                    if self._knows(segment):
+                        rows.append(storage.encoded_row(info(segment)))
+            yield
+        return to_bytes(storage.EncodedSegments(request.id, rows, 0))
 
     def _describe(self, request: storage.DescribeSegment) -> bytes:
         segment = self._store.find_id(request.segment)
@@ -281,27 +305,26 @@ class Storage:
         done = self._store.append(segment, batch, writer=_APPENDER, expected=request.number, level=level)
         return done, to_bytes(storage.RecordsAppended(request.id, level))
 
-    def _publish(self, request: storage.PublishSegments) -> Reply:
+    def _publish(self, request: storage.PublishSegments) -> _Stepwise:
+        parts: list[tuple[Segment, Segment]] = []
+        missing: NoSuchSegment | None = None
+        for some in _pieces(request.parts):
+            for part in some:
+                try:
+                    parts.append((self._hidden(part.hidden), self._visible(part.target, WRITE)))
+                except NoSuchSegment as error:
+                    missing = missing or error
+            yield
         levels = [Level(self._visible(each.segment, WRITE), *each[1:]) for each in request.levels]
         stored = [each.segment.claimed_level(each.writer) for each in levels]
         again = bool(levels) and all(
             have is not None and have >= each.level for have, each in zip(stored, levels, strict=True)
         )
-        parts: list[tuple[Segment, Segment]] = []
-        added: Counter[Segment] = Counter()
-        for part in request.parts:
-            try:
-                hidden, target = self._hidden(part.hidden), self._visible(part.target, WRITE)
-            except NoSuchSegment:
-                # What was published is no hidden segment any more, and who did it may not know that it is done.
-                if not again:
-                    raise
-            else:
-                parts.append((hidden, target))
-                added[target] += hidden.next_offset
+        if missing is not None and not again:
+            # Else: what was published is no hidden segment any more, and who did it may not know that it is done.
+            raise missing
         if not again:
-            for target, size in added.items():
-                self._peer.allow_more(target, size)
+            self._allow_together(parts)
         records = sum([hidden.next_number for hidden, _ in parts])
         size = sum([hidden.next_offset for hidden, _ in parts]) - EVENT_HEADER_BYTES * records
         published = self._store.publish(parts, levels)
@@ -309,25 +332,40 @@ class Storage:
             published.addCallback(lambda _: self._peer.traffic.published(records, size))
         return published, to_bytes(storage.SegmentsPublished(request.id, again))
 
-    def _delete(self, request: storage.DeleteHidden) -> Reply:
-        found: list[Segment] = []
-        for id in request.segments:
-            try:
-                segment = self._hidden(id)
-            except Unseen as error:
-                self._peer.note(error)
-            except NoSuchSegment:
-                pass
-            else:
-                # One that somebody has just deleted or published counts for them.
-                if not segment.claimed_deleted and not segment.claimed_published:
-                    found.append(segment)
-        deleted: list[Deferred[Any]] = [succeed(None)]
-        for segment in dict.fromkeys(found):
-            with suppress(NoSuchSegment):
-                deleted.append(self._store.delete(segment).addErrback(_is_gone))
-        reply = to_bytes(storage.HiddenDeleted(request.id, len(deleted) - 1))
-        return gatherResults(deleted, consumeErrors=True).addErrback(_first_failure), reply
+    def _allow_together(self, parts: Sequence[tuple[Segment, Segment]]) -> None:
+        """Raise NotAllowed where the parts of a publication would take a target over the limit of the peer's rule."""
+        if self._peer.permits.is_open:
+            return
+        added: Counter[Segment] = Counter()
+        for hidden, target in parts:
+            added[target] += hidden.next_offset
+        for target, size in added.items():
+            self._peer.allow_more(target, size)
+
+    def _delete(self, request: storage.DeleteHidden) -> _Stepwise:
+        found: dict[Segment, None] = {}
+        for ids in _pieces(request.segments):
+            for id in ids:
+                try:
+                    found[self._hidden(id)] = None
+                except Unseen as error:
+                    self._peer.note(error)
+                except NoSuchSegment:
+                    pass
+            yield
+        steps: list[Deferred[Any]] = []
+        count = 0
+        for some in _pieces(list(found)):
+            deleted: list[Deferred[Any]] = []
+            for segment in some:
+                # One that somebody has just deleted or published counts for them, and is waited for.
+                count += not segment.claimed_deleted and not segment.claimed_published
+                with suppress(NoSuchSegment):
+                    deleted.append(self._store.delete(segment).addErrback(_is_gone))
+            steps.append(gatherResults(deleted, consumeErrors=True).addErrback(_first_failure))
+            yield
+        reply = to_bytes(storage.HiddenDeleted(request.id, count))
+        return gatherResults(steps, consumeErrors=True).addErrback(_first_failure), reply
 
     def _set_group(self, request: storage.SetGroup) -> Reply:
         segment = self._visible(request.segment, READ | ADMIN)
@@ -362,16 +400,26 @@ def _first_failure(failure: Failure) -> Failure:
     return failure.value.subFailure  # type: ignore[no-any-return, union-attr]
 
 
-_ACTIONS: Final[dict[type, Callable[[Storage, Any], Reply]]] = {
+def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """So many of them as may be looked at in one step."""
+    for first in range(0, len(items), _SEGMENTS_AT_ONCE):
+        yield items[first : first + _SEGMENTS_AT_ONCE]
+
+
+_STEPWISE: Final[dict[type, Callable[[Storage, Any], _Stepwise]]] = {
     storage.ListSegments: Storage._list,
     storage.NameSegments: Storage._named,
+    storage.PublishSegments: Storage._publish,
+    storage.DeleteHidden: Storage._delete,
+}
+"""What names, or looks at, many segments."""
+
+_ACTIONS: Final[dict[type, Callable[[Storage, Any], Reply]]] = {
     storage.DescribeSegment: Storage._describe,
     storage.FindRecord: Storage._find,
     storage.SplitRecords: Storage._split,
     storage.MakeSegment: Storage._make,
     storage.AppendRecords: Storage._append,
-    storage.PublishSegments: Storage._publish,
-    storage.DeleteHidden: Storage._delete,
     storage.GetGroup: Storage._get_group,
     storage.SetGroup: Storage._set_group,
     storage.GetLevel: Storage._get_level,

@@ -109,7 +109,7 @@ class Appending:
         A writer that is new here has the level `initial`. At or above `level` the records are stored already: they are
         acknowledged again. LevelOverlap says how much of them is stored, LevelGap that something is missing.
         """
-        self._check_writable()
+        self._check_writable(len(batch.payload))
         if (refused := self._check(segment)) is not None:
             return refused
         if segment.sealed or segment.claimed_sealed:
@@ -175,7 +175,7 @@ class Appending:
 
     def append_all(self, appends: Sequence[Append]) -> Deferred[list[Appended]]:
         """Append to several segments in one atomic frame: after a crash all of it is there, or none."""
-        self._check_writable()
+        self._check_writable(sum(len(each.batch.payload) for each in appends))
         size = 0
         for each in appends:
             if (refused := self._check(each.segment)) is not None:
@@ -219,7 +219,7 @@ class Appending:
 
         A segment that stands twice receives twice; if it is more than fits into an entry, for that it is written again.
         """
-        self._check_writable()
+        self._check_writable(len(batch.payload))
         for segment in segments:
             if (refused := self._check(segment)) is not None:
                 return refused
@@ -258,7 +258,7 @@ class Appending:
         Their bytes are written once, it is atomic, and costs the same however many segments there are. Fires with
         whether any segment received them: where none does, nothing is stored.
         """
-        self._check_writable()
+        self._check_writable(len(batch.payload))
         if batch.size + 4 * batch.count > REQUEST_BYTES_MAX:
             raise RequestTooLarge(f"{batch.size} bytes in one append, {REQUEST_BYTES_MAX} at most")
         left_out = [
@@ -378,11 +378,11 @@ class Appending:
             self._raise_level(commit, each.segment, each.writer, each.level)
         return self._pipeline.wait(None)
 
-    def _check_writable(self) -> None:
+    def _check_writable(self, size: int = 0) -> None:
+        """Raise StoreReadOnly where nothing is appended now; `size` is what that costs the caller."""
         if self._pipeline.closing:
             raise StoreReadOnly("the store is closing")
-        if self._pipeline.full:
-            raise StoreReadOnly("the disk is full")
+        self._pipeline.check_room(size)
 
     def _check(self, segment: Segment) -> Deferred[Any] | None:
         """Refuse where the segment is gone, or will be once what is pending is on disk."""

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from streamd.store.broadcast import BROADCASTS, HIDDEN, NOBODY, PLAIN, Broadcast, Numbered, new_segment
 from streamd.store.disk import IDisk
 from streamd.store.errors import SAVE, StoreUnusable, UnknownVersion
+from streamd.store.journal import is_full
 from streamd.store.rowsum import (
     META,
     PARTS,
@@ -30,6 +31,7 @@ from streamd.store.rowsum import (
     summed,
 )
 from streamd.store.segment import Segment
+from streamd.store.settle import open_settled
 
 FILE_NAME: Final = "catalog.sqlite"
 VERSION: Final = 2
@@ -84,19 +86,43 @@ class Pack(NamedTuple):
     blocks: int
 
 
+class CatalogFull(StoreUnusable):
+    """There is no room to open the catalog for writing; it can be read."""
+
+
 class Catalog:
-    """An open catalog. Whoever opened it `writable` is its only writer; changes are made inside `with`: all or none."""
+    """An open catalog. Whoever opened it `writable` is its only writer; changes are made inside `with`: all or none.
+
+    What a writable one says is on the medium, and a crash leaves nothing else: `open_settled` sees to that, and a
+    commit that fails closes it. So files may go on its word, and on nobody else's.
+    """
 
     def __init__(self, disk: IDisk, directory: str, store: bytes, *, writable: bool, immutable: bool = False) -> None:
         self.path = os.path.join(directory, FILE_NAME)
         self._thinned: set[int] = set()
         self._total = 0
         self._parts: tuple[str, ...] = PARTS
+        self.writable = writable
+        self._database: sqlite3.Connection | None = None
         try:
-            self._db = disk.database(self.path, writable=writable, immutable=immutable)
+            if writable:
+                self._database = open_settled(disk, self.path)
+            else:
+                self._database = disk.database(self.path, writable=False, immutable=immutable)
             self._prepare(disk, directory, store, writable)
-        except UNREADABLE as error:
+        except (*UNREADABLE, OSError) as error:
+            if self._database is None and _is_full(error):
+                raise CatalogFull(f"{self.path}: {error}. Free some room") from error
+            self.close()
+            if isinstance(error, OSError):
+                raise
             raise StoreUnusable(f"{self.path}: {error}. {SAVE}") from error
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._database is None:
+            raise StoreUnusable(f"{self.path}: closed. What it says is not known before it is opened again")
+        return self._database
 
     def _prepare(self, disk: IDisk, directory: str, store: bytes, writable: bool) -> None:
         if not self._has_meta():
@@ -143,10 +169,12 @@ class Catalog:
                 meta = self._meta()
                 self._set("crc", row_sum("meta", [meta[key] for key in META]))
                 self._db.commit()
-        finally:
-            # Also after a commit that failed: the next transaction must not find this one open.
-            if self._db.in_transaction:
+            else:
                 self._db.rollback()
+        except BaseException:
+            # Nobody knows now what a crash would leave. Who opens it anew does.
+            self.close()
+            raise
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -164,7 +192,9 @@ class Catalog:
 
     def close(self) -> None:
         """Let go of it."""
-        self._db.close()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
     def _meta(self) -> dict[str, Any]:
         # In one statement: a reader outside may meet a commit of the compactor between two.
@@ -320,6 +350,10 @@ class Catalog:
         self.set_covered(*covered)
         self._set("pack", pack)
 
+    def drop_extent(self, row: Row) -> None:
+        """Forget where some records are."""
+        self._drop_extents("segment = ? AND number = ?", row.segment, row.number)
+
     # -- extents and packs ---------------------------------------------------------------------------------------------
 
     def move_extents(self, moved: Moved) -> None:
@@ -439,6 +473,12 @@ class Catalog:
     def next_pack(self) -> int:
         """A number that no pack has had."""
         return int(self._get("pack")) + 1
+
+
+def _is_full(error: Exception) -> bool:
+    if isinstance(error, OSError):
+        return is_full(error)
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:

@@ -48,6 +48,7 @@ class Commit:
         "_acknowledged",
         "_levels",
         "_open",
+        "ample",
         "bytes",
         "entries",
         "file",
@@ -76,6 +77,8 @@ class Commit:
         """Whether it gives room back, once it is folded."""
         self.roll = False
         """Whether it is to be the first in a new journal file."""
+        self.ample = False
+        """Whether there has to be more room for that file than for any other."""
         self.frame: EncodedFrame | None = None
         self.file = 0
         self._open: dict[Segment, Entry] = {}
@@ -207,7 +210,9 @@ class IWriter(Protocol):
 def write(journal: JournalWriter, commit: Commit, *, sync: bool, now: int) -> NoRoom | None:
     """Write one commit; NoRoom is returned, and every other error ends the process."""
     try:
-        commit.frame, commit.file = journal.write(commit.entries, now=now, removals=commit.removals, roll=commit.roll)
+        commit.frame, commit.file = journal.write(
+            commit.entries, now=now, removals=commit.removals, roll=commit.roll, ample=commit.ample
+        )
     except NoRoom as error:
         return error
     if sync:

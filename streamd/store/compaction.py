@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall, IProcessTransport
 from twisted.internet.protocol import ProcessProtocol
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
 from streamd.metrics import CompactionCounts
@@ -54,6 +54,10 @@ class Compaction(ProcessProtocol):
         self._folded = 0
         self._asked = 0
         self._delay = _RESTART_SECONDS
+        self._is_full = False
+        """Whether the last process ended for want of room."""
+        self._was_full = False
+        """Whether one did since something was folded or merged."""
         self._restart: IDelayedCall | None = None
         self._watch: IDelayedCall | None = None
         self._ended: Deferred[None] | None = None
@@ -102,6 +106,11 @@ class Compaction(ProcessProtocol):
     def _ask(self) -> None:
         """Tell it of the last complete journal file."""
         file = self._store.closed_file
+        if self._is_full and self._restart is not None and file > self._folded:
+            # With what is in that file, something may be deleted that the last one had no room for.
+            self._restart.cancel()
+            self.start()
+            return
         if self._phase is Phase.RUNNING and self.transport is not None and file > max(self._asked, self._folded):
             self._asked = file
             self.transport.write(b"fold %d\n" % file)
@@ -138,6 +147,7 @@ class Compaction(ProcessProtocol):
     def connectionMade(self) -> None:
         """The process runs."""
         self._output = b""
+        self._is_full = False
 
     def outReceived(self, data: bytes) -> None:
         """It has done something."""
@@ -149,6 +159,7 @@ class Compaction(ProcessProtocol):
     def _heard(self, said: dict[str, Any]) -> None:
         if "folded" in said:
             self._delay = _RESTART_SECONDS
+            self._was_full = False
             self._folded = said["folded"]
             self.counted.folds += 1
             self.counted.pack_bytes += said["bytes"]
@@ -157,12 +168,22 @@ class Compaction(ProcessProtocol):
             )
             self._store.folded(said["folded"]).addErrback(self._could_not, "remove journal files")
         elif "merged" in said:
+            self._was_full = False
             self.counted.merges += 1
             self._log.debug("packs {packs} are merged into {into}", packs=said["merged"], into=said["into"])
             self._store.merged(said["merged"]).addErrback(self._could_not, "remove packs")
         else:
             self.counted.failures += 1
-            self._log.error("the compactor failed: {reason}", reason=said["failed"])
+            if said["full"]:
+                self._fell_short(said["failed"])
+            else:
+                self._log.error("the compactor failed: {reason}", reason=said["failed"])
+
+    def _fell_short(self, reason: str) -> None:
+        """There is no room for a pack. That is said once, and not at all where the store has said it of the disk."""
+        if not self._was_full and not self._store.read_only:
+            self._log.error("the compactor has no room, and tries until it has: {reason}", reason=reason)
+        self._is_full = self._was_full = True
 
     def _could_not(self, failure: Failure, what: str) -> None:
         self._log.failure("could not {what}", failure, what=what)
@@ -184,6 +205,7 @@ class Compaction(ProcessProtocol):
     def _start_later(self, reason: str) -> None:
         """Start the next one after a pause that grows as long as nothing gets done."""
         self._phase = Phase.WAITING
-        self._log.warn("{reason}, the next starts in {seconds} s", reason=reason, seconds=self._delay)
+        level = LogLevel.debug if self._is_full else LogLevel.warn
+        self._log.emit(level, "{reason}, the next starts in {seconds} s", reason=reason, seconds=self._delay)
         self._restart = self._reactor.callLater(self._delay, self.start)
         self._delay = min(self._delay * 2, _RESTART_SECONDS_MAX)

@@ -2,8 +2,8 @@
 
 ``python -m streamd.store.compactor DIRECTORY``, started by the daemon. It reads commands from standard input, one a
 line: ``fold N`` (all journal files up to N), and answers on standard output with one JSON object a line:
-``{"folded": N, ...}``, ``{"merged": [packs], "into": pack}`` or ``{"failed": "why"}``. Between commands it merges
-packs. It ends with its input.
+``{"folded": N, ...}``, ``{"merged": [packs], "into": pack}`` or ``{"failed": "why", "full": for want of room}``.
+Between commands it merges packs. It ends with its input.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import sqlite3
 import sys
 import time
 from contextlib import suppress
@@ -22,10 +23,14 @@ from streamd.store.catalog import Catalog
 from streamd.store.directory import COMPACTOR_LOCK, read_identity
 from streamd.store.disk import Disk
 from streamd.store.fold import Folder
+from streamd.store.room import is_full
 
 _NICE: Final = 10
 _LOCK_SECONDS: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
+
+# How often it looks for something to merge that there was no room for.
+_LOOK_SECONDS: Final = 5.0
 
 
 def main(directory: str) -> int:
@@ -38,7 +43,7 @@ def main(directory: str) -> int:
     end = time.monotonic() + _LOCK_SECONDS
     while (lock := disk.lock(os.path.join(directory, COMPACTOR_LOCK))) is None:
         if time.monotonic() > end:
-            _say(failed="another compactor has this data directory")
+            _say(failed="another compactor has this data directory", full=False)
             return 1
         time.sleep(0.01)
     try:
@@ -50,7 +55,7 @@ def main(directory: str) -> int:
         _serve(folder)
         catalog.close()
     except Exception as error:
-        _say(failed=f"{type(error).__name__}: {error}")
+        _say(failed=f"{type(error).__name__}: {error}", full=_is_full(error))
         return 1
     finally:
         lock.close()
@@ -67,12 +72,15 @@ def _serve(folder: Folder) -> None:
         if command:
             word, number = command.split()
             assert word == "fold"
-            folded = folder.fold(int(number))
-            _say(folded=folded.file, pack=folded.pack, bytes=folded.pack_bytes)
+            done = 0
+            while done < int(number):
+                folded = folder.fold(folder.step(int(number)))
+                _say(folded=folded.file, pack=folded.pack, bytes=folded.pack_bytes)
+                done = folded.file
             continue
-        packs = folder.choose()
-        into = folder.merge(packs)
-        _say(merged=packs, into=into)
+        if packs := folder.choose():
+            into = folder.merge(packs)
+            _say(merged=packs, into=into)
 
 
 class _Commands:
@@ -82,9 +90,9 @@ class _Commands:
         self._data = b""
 
     def next(self, *, wait: bool) -> str | None:
-        """The latest command, which includes those before; "" where we do not wait for one; None at the end."""
+        """The latest command, which includes those before; "" where there is none yet; None at the end."""
         while True:
-            ready, _, _ = select.select([0], [], [], 0 if b"\n" in self._data or not wait else None)
+            ready, _, _ = select.select([0], [], [], 0 if b"\n" in self._data or not wait else _LOOK_SECONDS)
             if ready:
                 data = os.read(0, 65536)
                 if not data:
@@ -94,8 +102,13 @@ class _Commands:
             if b"\n" in self._data:
                 lines, _, self._data = self._data.rpartition(b"\n")
                 return lines.decode().splitlines()[-1]
-            if not wait:
-                return ""
+            return ""
+
+
+def _is_full(error: Exception) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return isinstance(error, OSError) and is_full(error)
 
 
 def _say(**what: object) -> None:

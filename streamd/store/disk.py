@@ -78,6 +78,9 @@ class IDisk(Interface):
     def free_bytes(path: str) -> int:
         """Room left on the file system of `path`."""
 
+    def size_bytes(path: str) -> int:
+        """The size of the file system of `path`."""
+
     def database(path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
         """A SQLite database in WAL mode whose commits are synced, made where there is none and it may be written.
 
@@ -207,6 +210,10 @@ class Disk:
     def free_bytes(self, path: str) -> int:
         room = os.statvfs(path)
         return room.f_bavail * room.f_frsize
+
+    def size_bytes(self, path: str) -> int:
+        room = os.statvfs(path)
+        return room.f_blocks * room.f_frsize
 
     def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
         if not (self.stamp(path) or (0,))[0] and (self.stamp(path + "-wal") or (0,))[0]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from twisted.logger import LogLevel
+
 SAVE: Final = "Restore a backup, or see what 'streamctl repair' can save"
 """What to do with a store that is damaged."""
 
@@ -71,6 +73,15 @@ class RequestTooLarge(StoreError):
 
 class StoreReadOnly(StoreError):
     """The store takes no writes now: the disk is full, or it is closing."""
+
+
+def level_of(error: BaseException | None) -> LogLevel:
+    """How loud it is logged that somebody was refused something with this error.
+
+    That the disk is full the store says itself, when that begins and ends: each request would say it again.
+    """
+    level: LogLevel = LogLevel.debug if isinstance(error, StoreReadOnly) else LogLevel.warn
+    return level
 
 
 class ReadFailed(StoreError):

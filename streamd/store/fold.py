@@ -21,8 +21,10 @@ from streamd.store.frame import Header, Kind
 from streamd.store.journal import FILE_NAME, file_name
 from streamd.store.read import extent_batch, fetch
 from streamd.store.replay import Replay
+from streamd.store.room import file_bytes_max
 from streamd.store.segment import PUBLISHED, Extent, Segment
 from streamd.store.segments import Segments
+from streamd.store.spare import spare_packs
 
 # Extents whose bodies are fetched together.
 _FETCH: Final = 256
@@ -33,7 +35,6 @@ _TIER_PACKS: Final = 4
 _TIER_FACTOR: Final = 4
 _SMALL_BLOCK_BYTES: Final = 64 << 10
 _SMALL_PACK_BYTES: Final = 16 << 20
-_MERGED_BYTES_MAX: Final = 1 << 30
 # A pack of which less than this is needed is written again.
 _LIVE_LEAST: Final = 0.8
 
@@ -58,6 +59,23 @@ class Folder:
         self._catalog = catalog
 
     # -- journal files -------------------------------------------------------------------------------------------------
+
+    def step(self, last: int) -> int:
+        """The last journal file of the next fold on the way to `last`: its pack must not be too large for the disk."""
+        limit = min(self._pack_bytes_max, self._disk.free_bytes(self._packs) // 2)
+        step = size = 0
+        for number in journal_numbers(self._disk, self._journal):
+            if self._catalog.covered[1] < number <= last:
+                size += (self._disk.stamp(os.path.join(self._journal, file_name(number))) or (0,))[0]
+                if step and size > limit:
+                    return step
+                step = number
+        return last
+
+    @property
+    def _pack_bytes_max(self) -> int:
+        """How large a pack is made on this disk. It must be possible to write one again when the disk is full."""
+        return file_bytes_max(self._disk, self._packs)
 
     def fold(self, last: int) -> Folded:
         """Fold all files up to `last`, which must have a successor. What was folded before changes nothing."""
@@ -122,11 +140,9 @@ class Folder:
             segment = touched.known[id]
             if segment.deleted or segment.index is None:
                 continue
-            yield from _Packing(writer, segment.id).run(self._sources(segment, touched.shared, files), shared)
+            yield from Packing(writer, segment.id).run(self._sources(segment, touched.shared, files), shared)
 
-    def _sources(
-        self, segment: Segment, shared: set[tuple[int, int]], files: dict[int, IDiskFile]
-    ) -> Iterator[_Source]:
+    def _sources(self, segment: Segment, shared: set[tuple[int, int]], files: dict[int, IDiskFile]) -> Iterator[Source]:
         assert segment.index is not None
         for first in range(0, len(segment.index), _FETCH):
             rows = range(first, min(first + _FETCH, len(segment.index)))
@@ -141,12 +157,12 @@ class Folder:
             bodies = iter(found)
             for extent in extents:
                 if extent.is_reference:
-                    yield _Source(extent.number, extent.offset, [], None, broadcast=extent)
+                    yield Source(extent.number, extent.offset, [], None, broadcast=extent)
                     continue
                 body = next(bodies)
                 piece = pack.Piece(extent.tag, extent.timestamp, extent_batch(extent, body))
                 place = (extent.file, extent.position)
-                yield _Source(extent.number, extent.offset, [piece], place if place in shared else None)
+                yield Source(extent.number, extent.offset, [piece], place if place in shared else None)
 
     # -- packs ---------------------------------------------------------------------------------------------------------
 
@@ -155,27 +171,27 @@ class Folder:
 
         Those whose number is still to be given, left by one that died before its transaction, are removed here.
         """
-        known = {each.number for each in self._catalog.packs()}
-        gone = []
+        spare = spare_packs(self._disk, self._packs, self._catalog)
+        new = [pack.file_name(number) for number in spare if number >= self._catalog.next_pack]
         for name in self._disk.list_directory(self._packs):
-            match = pack.FILE_NAME.fullmatch(name)
-            if match is None or int(match[1]) >= self._catalog.next_pack:
+            if name in new or not pack.FILE_NAME.fullmatch(name):
                 self._disk.unlink(os.path.join(self._packs, name))
-            elif int(match[1]) not in known:
-                gone.append(int(match[1]))
-        return gone
+        return [number for number in spare if number < self._catalog.next_pack]
 
     def choose(self) -> list[int]:
-        """The packs that are best merged now; none where all is well."""
+        """The packs that are best merged now, and that there is room to merge; none where all is well."""
         packs = self._catalog.packs()
-        dead = [each for each in packs if each.live < each.bytes * _LIVE_LEAST]
-        if dead:
-            return _up_to(dead)
-        small = [each for each in packs if _is_small(each)]
+        largest, free = self._pack_bytes_max, self._disk.free_bytes(self._packs)
+        # What gives room back goes first, and most of all what needs none for that. It may take all there is.
+        dead = sorted([each for each in packs if each.live < each.bytes * _LIVE_LEAST], key=lambda each: each.live)
+        if chosen := _up_to(dead, largest, free):
+            return chosen
+        small = [each for each in packs if _is_small(each, largest)]
         for _, tier in groupby(sorted(small, key=_tier), key=_tier):
             alike = list(tier)
-            if len(alike) >= _TIER_PACKS:
-                return _up_to(alike)
+            # What only tidies up leaves room for the others.
+            if len(alike) >= _TIER_PACKS and len(chosen := _up_to(alike, largest, free // 4)) > 1:
+                return chosen
         return []
 
     def merge(self, packs: Sequence[int]) -> int | None:
@@ -198,7 +214,7 @@ class Folder:
         shared: dict[tuple[int, int], pack.Block] = {}
         for segment, own in groupby(rows, key=lambda row: row.segment):
             sources = (self._block(row, several, shared, files) for row in own)
-            yield from _Packing(writer, segment).run(sources, shared)
+            yield from Packing(writer, segment).run(sources, shared)
 
     def _block(
         self,
@@ -206,11 +222,11 @@ class Folder:
         several: set[tuple[int, int]],
         shared: dict[tuple[int, int], pack.Block],
         files: dict[int, IDiskFile],
-    ) -> _Source:
+    ) -> Source:
         place = (row.pack, row.position)
         if place in shared:
             # It is in the new pack already, for another segment.
-            return _Source(row.number, row.offset, [], place, row.timestamp)
+            return Source(row.number, row.offset, [], place, row.timestamp)
         if row.pack not in files:
             path = os.path.join(self._packs, pack.file_name(row.pack))
             files[row.pack] = self._disk.open(path, writable=False)
@@ -219,13 +235,13 @@ class Folder:
             raise ReadFailed(f"pack {row.pack} at {row.position}: {row.length} bytes do not match their checksum")
         pieces = list(pack.block_pieces(data))
         if place in several:
-            return _Source(row.number, row.offset, pieces, place, row.timestamp)
+            return Source(row.number, row.offset, pieces, place, row.timestamp)
         # Records that were published later than they were written have the time of that, which only the row tells.
         pieces = [piece._replace(timestamp=max(piece.timestamp, row.timestamp)) for piece in pieces]
-        return _Source(row.number, row.offset, pieces, None)
+        return Source(row.number, row.offset, pieces, None)
 
 
-class _Source(NamedTuple):
+class Source(NamedTuple):
     """Records on their way into a pack; `shared` names the place where other segments find them too."""
 
     number: int
@@ -242,7 +258,7 @@ class _Source(NamedTuple):
         return sum([piece.batch.size + 4 * piece.batch.count for piece in self.pieces])
 
 
-class _Packing:
+class Packing:
     """Fills blocks with the records of one segment."""
 
     def __init__(self, writer: pack.PackWriter, segment: int) -> None:
@@ -254,7 +270,7 @@ class _Packing:
         self._offset = 0
         self._end = -1
 
-    def run(self, sources: Iterable[_Source], shared: dict[tuple[int, int], pack.Block]) -> Iterator[Row]:
+    def run(self, sources: Iterable[Source], shared: dict[tuple[int, int], pack.Block]) -> Iterator[Row]:
         for source in sources:
             size = source.size
             if source.broadcast is not None:
@@ -359,8 +375,8 @@ def journal_numbers(disk: IDisk, directory: str) -> list[int]:
     return [int(match[1]) for name in disk.list_directory(directory) if (match := FILE_NAME.fullmatch(name))]
 
 
-def _is_small(each: Pack) -> bool:
-    if each.bytes >= _MERGED_BYTES_MAX // 2:
+def _is_small(each: Pack, largest: int) -> bool:
+    if each.bytes >= largest // 2:
         return False
     return each.bytes < _SMALL_PACK_BYTES or each.bytes < _SMALL_BLOCK_BYTES * each.blocks
 
@@ -374,12 +390,13 @@ def _tier(each: Pack) -> int:
     return tier
 
 
-def _up_to(packs: Sequence[Pack]) -> list[int]:
+def _up_to(packs: Sequence[Pack], largest: int, free: int) -> list[int]:
+    """The first few of these packs: as many as make one that is not too large, and that there is room for."""
     chosen: list[int] = []
     size = 0
     for each in packs[:_MERGE_PACKS]:
         size += each.live
-        if chosen and size > _MERGED_BYTES_MAX:
+        if size > free or (chosen and size > largest):
             break
         chosen.append(each.number)
     return chosen

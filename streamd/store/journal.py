@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from errno import EDQUOT, ENOSPC
 from secrets import randbits
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,7 @@ from streamd.store.frame import (
     encode_frame,
     frame_length,
 )
+from streamd.store.room import PACK_BYTES_MAX, file_bytes_max, is_full, largest_file_bytes
 
 if TYPE_CHECKING:
     from streamd.store.committed import Committed
@@ -54,11 +54,6 @@ class SyncFailed(Exception):
     """The medium did not take what was written, or says it may not have. Nobody knows what is there now."""
 
 
-def is_full(error: OSError) -> bool:
-    """Whether an error of the disk means that there is no room."""
-    return error.errno in (ENOSPC, EDQUOT)
-
-
 class JournalWriter:
     """The end of the journal. Used by one thread at a time: recovery, then the writer thread."""
 
@@ -71,8 +66,8 @@ class JournalWriter:
         self._mark = 0
         self._dirty = False
         self._entries = 0
-        # A small file keeps a small reserve: with the full one nothing else would fit.
-        self._reserve_bytes = min(settings.reserve_bytes, settings.journal_file_bytes // 4)
+        self._room = 0
+        """What the file was allocated with."""
         self.number = 0
         self.position = 0
         self.sequence = 1
@@ -85,19 +80,31 @@ class JournalWriter:
         """Where readers outside the daemon look how far they may read."""
 
     def write(
-        self, entries: Sequence[Entry], *, now: int, removals: bool = False, roll: bool = False
+        self,
+        entries: Sequence[Entry],
+        *,
+        now: int,
+        removals: bool = False,
+        roll: bool = False,
+        ample: bool = False,
     ) -> tuple[EncodedFrame, int]:
         """Write one frame, and return it with the number of its file. It is not synced yet.
 
         Raises NoRoom with everything as before, or OSError where the file can't be trusted any more. A commit that is
-        all `removals` may use the reserve where no new file can be made.
+        all `removals` may use the reserve where no new file can be made. With `roll` it goes into a new file, with
+        `ample` only where the disk has room for more than that.
         """
         length = frame_length(entries)
         if length > FRAME_BYTES_MAX:
             # Recovery would take it for damage.
             raise NoRoom(f"a commit of {length} bytes is over the limit of {FRAME_BYTES_MAX}")
         if self._must_roll(length, removals, roll):
-            self._roll(length)
+            try:
+                self._roll(length, removals=removals, ample=ample)
+            except NoRoom:
+                if roll or not removals or self._file is None:
+                    raise
+                # The last resort: the few bytes that the file may still grow by.
         assert self._file is not None
         self.timestamp = max(self.timestamp, now)
         frame = encode_frame(
@@ -119,7 +126,7 @@ class JournalWriter:
         return self._must_roll(frame_length(entries), removals, roll)
 
     def _must_roll(self, length: int, removals: bool, roll: bool) -> bool:
-        limit = self._settings.journal_file_bytes - (0 if removals else self._reserve_bytes)
+        limit = self._room - (0 if removals else self._reserve(self._room))
         # A frame larger than a whole file gets one of its own.
         full = roll or self.position + length > limit or self._entries >= FILE_ENTRIES_MAX
         return self._file is None or (full and self.position > FILE_HEADER.size)
@@ -152,12 +159,55 @@ class JournalWriter:
         if self.committed is not None:
             self.committed.set_committed(self.sequence)
 
-    def _roll(self, length: int) -> None:
+    def _reserve(self, room: int) -> int:
+        """What a file keeps for removals. A small one keeps little: with the full reserve nothing else would fit."""
+        return min(self._settings.reserve_bytes, room // 4)
+
+    def _roll(self, length: int, *, removals: bool, ample: bool) -> None:
         if self._file is not None:
             # Before the next file exists, and in every sync mode: only the last file may have a torn tail.
             self.sync()
-        room = max(FILE_HEADER.size + length, self._settings.journal_file_bytes)
-        self.begin(self.number + 1, self.sequence, room)
+        try:
+            self.begin(self.number + 1, self.sequence, self.room_for(length, ample=ample))
+        except NoRoom:
+            if not removals:
+                raise
+            self._begin_for_removals(length)
+
+    def room_for(self, length: int, *, ample: bool = False) -> int:
+        """How large the next file is made, so that a frame of this length fits.
+
+        NoRoom where that would leave too little for the compactor; with `ample`, where it would leave little.
+        """
+        largest = file_bytes_max(self._disk, self._directory)
+        room = max(FILE_HEADER.size + length, min(self._settings.journal_file_bytes, largest))
+        free = self._disk.free_bytes(self._directory)
+        # Files are looked at only where they could matter.
+        if free < 2 * (room + max(room, PACK_BYTES_MAX)):
+            kept = max(room, min(largest, largest_file_bytes(self._disk, self._directory)))
+            if free < (room + kept) * (2 if ample else 1):
+                raise NoRoom(f"{free} bytes are free, of which {kept} are kept for compaction")
+        return room
+
+    def _begin_for_removals(self, length: int) -> None:
+        """Go on in a small file where there is no room for another one: what takes away must be stored.
+
+        It lies in the room that is kept for compaction, or where that is gone, in half of what the last file has left.
+        """
+        number, least = self.number + 1, FILE_HEADER.size + length
+        try:
+            self.begin(number, self.sequence, least + self._reserve(self._settings.journal_file_bytes))
+        except NoRoom:
+            if self._file is None:
+                raise
+            size = self._file.size()
+            self._file.truncate(self.position)
+            try:
+                self.begin(number, self.sequence, least + max(size - self.position, 0) // 2)
+            except NoRoom:
+                with suppress(OSError):
+                    self._file.allocate(size)
+                raise
 
     def begin(self, number: int, sequence: int, room: int, frames: Sequence[Buffer] = (), mark: int = 0) -> None:
         """Go on in a new file, which holds `frames` from the start (written with `mark`), all of it synced."""
@@ -187,6 +237,7 @@ class JournalWriter:
             raise SyncFailed(f"{self._directory}: {error}") from error
         self._finish()
         self._file = file
+        self._room = room
         self._mark = mark
         self._dirty = False
         self._entries = 0

@@ -7,6 +7,7 @@ to it at once, so under load everything that arrived during one sync shares the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, succeed
@@ -23,7 +24,7 @@ from streamd.store.segment import Segment
 from streamd.store.segments import Segments
 from streamd.store.turn import Turn
 
-# How long writes are refused after the disk was found full, before the next one may try again.
+# How long appends are refused after the disk was found full, before the next one may try again.
 _FULL_SECONDS: Final = 1.0
 
 UNFOLDED_ENTRIES_MAX: Final = 200_000
@@ -41,6 +42,18 @@ Name = tuple[bool, str]
 """Whether a segment is hidden, and what it is called: hidden ones have names of their own."""
 
 _NOBODY: Final = object()
+
+
+@dataclass
+class Full:
+    """The time in which the disk has no room for appends."""
+
+    since: float
+    tried: float
+    """When it was last asked whether there is some."""
+    requests: int = 0
+    bytes: int = 0
+    """What was refused."""
 
 
 class Pipeline:
@@ -65,7 +78,7 @@ class Pipeline:
         self._in_place = in_place
         self._flown_at = 0.0
         self._flying: Commit | None = None
-        self._refused_at: float | None = None
+        self._full: Full | None = None
         self._waiting_for_fold = False
         self._freeing_since: float | None = None
         self._commits_seen = 0
@@ -95,13 +108,16 @@ class Pipeline:
 
     @property
     def full(self) -> bool:
-        """Whether the disk was found full just now."""
-        return self._refused_at is not None and self._seconds() - self._refused_at < _FULL_SECONDS
+        """Whether the disk had no room for the last append, and none was stored since."""
+        return self._full is not None
 
-    @property
-    def refused(self) -> bool:
-        """Whether the last commit found no room. The next one may find some."""
-        return self._refused_at is not None
+    def check_room(self, size: int) -> None:
+        """Raise StoreReadOnly where so many bytes are not even tried, since the disk was found full just now."""
+        full = self._full
+        if full is not None and self._seconds() - full.tried < _FULL_SECONDS:
+            full.requests += 1
+            full.bytes += size
+            raise StoreReadOnly("the disk is full")
 
     @property
     def waits_for_fold(self) -> bool:
@@ -192,6 +208,17 @@ class Pipeline:
             self.gathering.roll = True
             self._fly()
 
+    def seek_room(self) -> None:
+        """While the disk is full, see whether there is room. To be called each second: perhaps nobody else tries.
+
+        First the journal file is closed, so that the compactor can give back what was deleted by now.
+        """
+        if self._full is None or self._flying is not None or self.gathering.entries or self.closing:
+            return
+        self.gathering.removals = self._freeing_since is not None
+        self.gathering.roll = True
+        self._fly()
+
     def fold_ended(self) -> None:
         """The compactor has caught up a little."""
         self._waiting_for_fold = False
@@ -200,6 +227,10 @@ class Pipeline:
     def _fly(self) -> None:
         """Give what was gathered to the writer, and gather anew."""
         commit = self._flying = self.gathering
+        if self._full is not None and not commit.removals:
+            # A small append may fit where the next one does not: only a new file shows that there is room, and more
+            # than a little of it.
+            commit.roll = commit.ample = True
         self.gathering = Commit(commit.number + 1, commit.next_sequence)
         self._flown_at = self._seconds()
         if self._fits_in_place(commit):
@@ -241,9 +272,8 @@ class Pipeline:
         if error is not None:
             self._fail(error)
             return
-        if self._refused_at is not None:
-            self._refused_at = None
-            self.hindered = self.closing
+        if self._full is not None and not commit.removals:
+            self._has_room(self._full)
         seconds = self._seconds() - self._flown_at
         self.pace.took(commit.bytes, seconds)
         self.counted.landed(commit.bytes, len(commit.entries), seconds)
@@ -260,6 +290,8 @@ class Pipeline:
             # Before anybody is told: the disk works while the reactor answers.
             self._fly_gathered()
         commit.fire()
+        if commit.roll:
+            self._freeing_since = None
         if commit.file > self.file:
             self._freeing_since = None
             self.file = commit.file
@@ -289,10 +321,22 @@ class Pipeline:
         """There was no room: everything pending fails, and the places go back to the committed ones."""
         flying, gathering = self._flying, self.gathering
         assert flying is not None
-        self._log.error("the disk is full, writes are refused: {error}", error=str(error))
-        self._refused_at = self._seconds()
-        self.hindered = True
-        self.counted.failed += 1
+        now = self._seconds()
+        if self._full is None:
+            self._log.error("the disk is full, writes are refused until there is room: {error}", error=str(error))
+            self._full = Full(now, now)
+            self.hindered = True
+            # What was deleted may be in the file that is written to, and a fold of it gives room back.
+            self._freeing_since = self._freeing_since or now
+        self._full.tried = now
+        if not flying.entries and gathering.entries:
+            # It was a look for room, on which nothing depends: what came meanwhile has its own chance.
+            self._fly()
+            return
+        waiters = flying.waiters + gathering.waiters
+        self._full.requests += len(waiters)
+        self._full.bytes += flying.bytes + gathering.bytes
+        self.counted.failed += bool(waiters)
         self._flying = None
         self.gathering = Commit(gathering.number + 1, flying.sequence)
         self.names.clear()
@@ -301,10 +345,21 @@ class Pipeline:
             if not segment.committed:
                 segment.never_created()
             segment.unclaim()
-        for waiter, _ in flying.waiters + gathering.waiters:
+        for waiter, _ in waiters:
             waiter.errback(StoreReadOnly(f"the disk is full: {error}"))
         if self._closed is not None and self._flying is None:
             self._close_writer()
+
+    def _has_room(self, full: Full) -> None:
+        """An append is stored, or could be."""
+        self._full = None
+        self.hindered = self.closing
+        self._log.info(
+            "the disk has room again: {requests} writes with {bytes} bytes were refused in {seconds} s",
+            requests=full.requests,
+            bytes=full.bytes,
+            seconds=round(self._seconds() - full.since, 1),
+        )
 
     def _wake(self) -> None:
         """Tell those who wait at the tail of a segment that changed."""

@@ -19,7 +19,7 @@ from itertools import pairwise
 from streamd.batch import Buffer
 from streamd.settings import StoreSettings
 from streamd.store import pack
-from streamd.store.catalog import Catalog, Pack
+from streamd.store.catalog import Catalog, CatalogFull, Pack
 from streamd.store.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.committed import begin_committed, read_committed
 from streamd.store.directory import DataDirectory
@@ -40,6 +40,7 @@ from streamd.store.replay import Replay, read_bytes
 from streamd.store.rowsum import UNREADABLE
 from streamd.store.scan import Scanner
 from streamd.store.segments import Segments
+from streamd.store.spare import spare_journal, spare_packs
 
 
 @dataclass
@@ -73,7 +74,7 @@ class _Recoverer:
         self._writer = JournalWriter(disk, self._directory, settings, self._store)
         self._report = Recovery()
         self._spare: list[str] = []
-        """Packs that nobody needs."""
+        """Files that nobody needs."""
         position = read_committed(disk, directory.path, directory.store)
         self._synced = 0 if position is None else position.synced
         """Everything below this sequence is on the medium, says the last run."""
@@ -90,7 +91,7 @@ class _Recoverer:
             )
         if not headers and self._replay.sequence < self._synced:
             raise self._missing(os.path.join(self._directory, file_name(covered + 1)), 0, self._replay.sequence)
-        # Not before the journal goes on where the catalog ends: one of an earlier time does not know all packs.
+        # Not before the journal goes on where the catalog ends: one of another time does not know what is needed.
         for path in self._spare:
             self._disk.unlink(path)
         self._report.files = len(headers)
@@ -111,16 +112,26 @@ class _Recoverer:
 
     def _read_catalog(self) -> int:
         """Take up all that the catalog knows; returns the last journal file that is in it."""
-        catalog = Catalog(self._disk, self._home.path, self._store, writable=True)
+        catalog = self._open_catalog()
         try:
             self._replay.sequence, file, self._replay.timestamp = catalog.covered
             self._replay.segments.load(catalog.segments())
             self._check_packs(catalog.packs())
+            packs = spare_packs(self._disk, self._home.packs, catalog)
+            self._spare += [os.path.join(self._home.packs, pack.file_name(number)) for number in packs]
+            self._spare += map(self._replay.path, spare_journal(self._disk, self._directory, catalog))
         except UNREADABLE as error:
             raise StoreUnusable(f"{catalog.path}: {error}. {SAVE}") from error
         finally:
             catalog.close()
         return file
+
+    def _open_catalog(self) -> Catalog:
+        try:
+            return Catalog(self._disk, self._home.path, self._store, writable=True)
+        except CatalogFull:
+            # It can be read, and nothing is removed then.
+            return Catalog(self._disk, self._home.path, self._store, writable=False)
 
     def _check_packs(self, packs: Sequence[Pack]) -> None:
         wanted = {each.number for each in packs}
@@ -129,11 +140,9 @@ class _Recoverer:
             match = pack.FILE_NAME.fullmatch(name)
             if match is None and not name.endswith(TEMPORARY_SUFFIX):
                 raise StoreUnusable(f"{path}: this file is not part of the store. Move it elsewhere")
-            if match is None or int(match[1]) not in wanted:
-                # One in the making, or one that the catalog does not know: what it holds is still in the journal, or
-                # in the pack that it was merged into.
+            if match is None:
                 self._spare.append(path)
-            else:
+            elif int(match[1]) in wanted:
                 wanted.discard(int(match[1]))
                 self._check_pack(path, int(match[1]))
         for number in wanted:
@@ -157,8 +166,6 @@ class _Recoverer:
             if match := FILE_NAME.fullmatch(name):
                 if int(match[1]) > covered:
                     numbers.append(int(match[1]))
-                else:
-                    self._disk.unlink(path)
             elif TEMPORARY_NAME.fullmatch(name):
                 self._disk.unlink(path)
             elif not name.endswith(TORN_SUFFIX):
@@ -294,10 +301,11 @@ class _Recoverer:
 
     def _begin(self, number: int, sequence: int, frames: Sequence[Buffer], mark: int) -> None:
         """Go on in a new file. On a full disk, one without reserve; with nothing to write again, none at all."""
-        wanted = FILE_HEADER.size + sum(map(len, frames))
+        length = sum(map(len, frames))
+        wanted = FILE_HEADER.size + length
         self._writer.number = number - 1
         try:
-            self._writer.begin(number, sequence, max(wanted, self._settings.journal_file_bytes), frames, mark)
+            self._writer.begin(number, sequence, self._writer.room_for(length), frames, mark)
             return
         except NoRoom:
             pass

@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import Final, Self
 from uuid import UUID
 
@@ -25,16 +26,18 @@ from streamd.store.catalog import Catalog
 from streamd.store.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.directory import COMPACTOR_LOCK, IDENTITY, JOURNAL, LOCK, PACKS, read_identity
 from streamd.store.disk import Disk, IDisk, IDiskFile
-from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable
+from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownVersion
 from streamd.store.fold import Folder, journal_numbers
 from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, decode_file_header
 from streamd.store.journal import TEMPORARY_SUFFIX, file_name, new_mark
 from streamd.store.problems import Progress, Severity
 from streamd.store.repair_catalog import Rows, read_rows
 from streamd.store.repair_clues import Clues
-from streamd.store.repair_journal import JournalRepair
+from streamd.store.repair_journal import JournalRepair, is_too_new
 from streamd.store.repair_kept import Kept, Step
-from streamd.store.repair_packs import Packs, Places, close_holes, find_holes
+from streamd.store.repair_packs import Hole, Packs, Places, close_holes, find_holes
+from streamd.store.repair_refill import Refill, Refilled, planned_rows, take_up
+from streamd.store.rowsum import UNREADABLE
 from streamd.store.segments import Segments
 from streamd.store.verify import verify
 
@@ -84,21 +87,27 @@ class Repair:
         self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, clues)
         self._steps += self._rows.steps
         # The catalog as it will be, in memory: the rest is held against it, and the new file is a copy of it.
-        self._catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
-        with self._catalog:
-            self._catalog.fill(self._rows.tables, self._rows.covered, self._rows.pack)
+        self._catalog = self._in_memory()
         self._segments = Segments()
         self._segments.load(self._catalog.segments())
         self._journal = JournalRepair(self._disk, self._directory, self._store)
         self._journal.examine(self._rows.covered, self._segments)
         self._steps += self._journal.steps
         self._bad: Places = self._packs.bad(self._catalog)
+        self._holes = self._examine_refill()
         self._examine_packs()
         if not self._steps:
             raise StoreUnusable(
                 f"{self._directory}: damaged in a way that can't be repaired: see 'streamctl verify'. Restore a backup"
             )
         return self._steps
+
+    def _in_memory(self) -> Catalog:
+        """A catalog with the rows that are right, on no disk."""
+        catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
+        with catalog:
+            catalog.fill(self._rows.tables, self._rows.covered, self._rows.pack)
+        return catalog
 
     def _look(self, progress: Callable[[Progress], None] | None) -> bool:
         """Whether anything is damaged; files that do not belong here, and packs with damage, are noted."""
@@ -114,33 +123,47 @@ class Repair:
 
     def _find_identity(self) -> bytes:
         path = os.path.join(self._directory, IDENTITY)
+        store, refused = None, None
         try:
-            return read_identity(self._disk, self._directory)
+            store, damage = read_identity(self._disk, self._directory), "it names a store that no other file knows"
         except FileNotFoundError:
             damage = "the file is missing"
         except StoreUnusable as error:
-            if type(error) is not StoreUnusable:
-                raise
-            damage = "the file is damaged"
+            refused, damage = error, "the file is damaged"
         stores = set(self._stores())
+        if store is not None and (store in stores or not stores):
+            return store
+        if isinstance(refused, UnknownVersion) and not stores:
+            raise refused
         if len(stores) != 1:
             raise StoreUnusable(f"{path}: {damage}, and the other files do not agree on one. Restore it from a backup")
         self._identity = stores.pop()
         self._steps.append(Step(path, damage, "it is made again: the other files tell which store this is", ""))
         return self._identity
 
-    def _stores(self) -> list[bytes]:
-        """Which stores journal files and packs say they belong to."""
-        found = []
+    def _stores(self) -> Iterator[bytes]:
+        """Which stores the catalog, journal files and packs say they belong to; UnknownVersion where one is too new."""
+        with suppress(*UNREADABLE):
+            path = os.path.join(self._directory, CATALOG_NAME)
+            immutable = not self._disk.stamp(path + "-wal")
+            with closing(self._disk.database(path, writable=False, immutable=immutable)) as database:
+                for (value,) in database.execute("SELECT value FROM meta WHERE key = 'store'"):
+                    yield bytes(value)
         for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)):
-            header = decode_file_header(self._read(JOURNAL, file_name(number), FILE_HEADER.size))
-            found += [header.store] if isinstance(header, FileHeader) else []
+            name = file_name(number)
+            head = self._read(JOURNAL, name, FILE_HEADER.size)
+            header = decode_file_header(head)
+            if isinstance(header, FileHeader):
+                yield header.store
+            elif is_too_new(head):
+                path = os.path.join(self._directory, JOURNAL, name)
+                raise UnknownVersion(f"{path}: the file has format {header}, which this streamd does not read")
         for number in Packs(self._disk, self._directory).numbers:
             head = self._read(PACKS, pack.file_name(number), pack.FILE_HEADER.size)
             if len(head) == pack.FILE_HEADER.size:
                 of = pack.FILE_HEADER.unpack(head)[3]
-                found += [of] if pack.check_file_header(head, of, number) is None else []
-        return found
+                if pack.check_file_header(head, of, number) is None:
+                    yield of
 
     def _read(self, folder: str, name: str, length: int) -> bytes:
         file = self._disk.open(os.path.join(self._directory, folder, name), writable=False)
@@ -149,12 +172,40 @@ class Repair:
         finally:
             file.close()
 
+    def _examine_refill(self) -> list[Hole]:
+        """Find out what the journal still has of records that packs have lost; what nobody has."""
+        self._refilled: list[Refilled] = []
+        catalog = self._in_memory()
+        # The broadcast segment first: those who follow it lose nothing where it does not.
+        for is_broadcast in (True, False):
+            holes = find_holes(catalog, self._bad)
+            segments = {hole.segment for hole in holes if hole.is_broadcast or not is_broadcast}
+            with Refill(self._disk, self._directory, self._store, self._rows.covered) as refill:
+                refilled = refill.plan(catalog, segments, self._bad)
+            with catalog:
+                take_up(catalog, refilled, planned_rows(refilled, catalog.next_pack), self._bad)
+                catalog.add_pack(catalog.next_pack, 0, 0)
+            self._refilled += refilled
+        if self._refilled:
+            records = sum(each.records for each in self._refilled)
+            segments = {each.segment for each in self._refilled}
+            self._steps.append(
+                Step(
+                    os.path.join(self._directory, JOURNAL),
+                    f"{records} records of {len(segments)} segments are in no pack that can be read",
+                    "they are taken from journal files that are still there, though they are folded",
+                    "",
+                )
+            )
+        return find_holes(catalog, self._bad)
+
     def _examine_packs(self) -> None:
         known = [each.number for each in self._catalog.packs()]
+        lost = "see the segments" if self._holes else ""
         for number in known:
             if number not in self._packs.numbers:
                 action = "what was only there is given up"
-                self._steps.append(Step(self._packs.path(number), "the file is missing", action, "see the segments"))
+                self._steps.append(Step(self._packs.path(number), "the file is missing", action, lost))
             elif number in self._wounded:
                 bad = sum(each == number for each, _ in self._bad)
                 self._steps.append(
@@ -162,10 +213,10 @@ class Repair:
                         self._packs.path(number),
                         f"{bad} blocks that are needed can't be read" if bad else "no block that is needed is damaged",
                         "it is written again without what is damaged, and kept",
-                        "see the segments" if bad else "",
+                        lost if bad else "",
                     )
                 )
-        for hole in find_holes(self._catalog, self._bad):
+        for hole in self._holes:
             self._steps.append(
                 Step(
                     os.path.join(self._directory, CATALOG_NAME),
@@ -191,10 +242,17 @@ class Repair:
                 kept.move(path)
             if self._rows.steps:
                 self._replace_catalog()
+            for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)) if self._holes else ():
+                # What they have of the holes could not be placed. Somebody may know better.
+                if number <= self._rows.covered[1]:
+                    kept.copy(os.path.join(self._directory, JOURNAL, file_name(number)))
             self._journal.apply(kept, self._segments)
             self._remove(os.path.join(self._directory, COMMITTED_NAME))
             catalog = Catalog(self._disk, self._directory, self._store, writable=True)
             try:
+                with Refill(self._disk, self._directory, self._store, self._rows.covered) as refill:
+                    # Before the fold, which removes journal files, and moves what is published.
+                    refill.apply(catalog, self._refilled, self._bad)
                 self._fold(catalog)
                 self._mend_packs(catalog, kept)
             finally:
@@ -268,6 +326,9 @@ class _Memory(Disk):
 
     def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(":memory:", isolation_level=None)
+
+    def stamp(self, path: str) -> tuple[int, ...]:
+        return ()
 
     def sync_directory(self, path: str) -> None:
         pass

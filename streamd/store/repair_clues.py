@@ -102,8 +102,8 @@ class Clues:
         for number in numbers:
             file = self._disk.open(os.path.join(self._directory, file_name(number)), writable=False)
             try:
-                for header, _, _, body in entries(file, FILE_HEADER.size):
-                    yield header, body
+                for entry in entries(file, FILE_HEADER.size):
+                    yield entry.header, entry.body
             finally:
                 file.close()
 

@@ -13,17 +13,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from streamd.batch import LENGTH_TYPE, Batch
+from streamd.batch import LENGTH_TYPE, Batch, Buffer
 from streamd.store.committed import read_committed
 from streamd.store.directory import JOURNAL
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import StoreCorrupt, StoreUnusable, UnknownVersion
 from streamd.store.fold import journal_numbers
-from streamd.store.frame import CRC_BEGIN, ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, Header, Kind
+from streamd.store.frame import (
+    CRC_BEGIN,
+    ENTRY_HEADER,
+    FILE_HEADER,
+    FRAME_HEADER,
+    FileHeader,
+    Header,
+    Kind,
+    decode_file_header,
+)
 from streamd.store.journal import TORN_SUFFIX, file_name
 from streamd.store.repair_kept import Kept, Step
 from streamd.store.replay import Replay, check_header, read_bytes
@@ -105,7 +114,7 @@ class JournalRepair:
         except StoreCorrupt:
             pass
         except UnknownVersion:
-            if crc32c(bytes(data[:-4])) == int.from_bytes(bytes(data[-4:]), "little"):
+            if is_too_new(data):
                 raise
         # Every frame carries the mark of its file. The first one is trusted where all of its checksums are right.
         mark = int.from_bytes(bytes(read_bytes(path, file, FILE_HEADER.size, 4)), "little")
@@ -173,7 +182,7 @@ class JournalRepair:
         if not self.found.damaged:
             return
         readable: dict[int, tuple[int, int]] = {}
-        for _, header, sequence, _, _ in self._behind():
+        for header, sequence, *_ in self._behind():
             self.found.highest = max(self.found.highest, sequence + 1)
             if header.kind == Kind.APPEND:
                 first, end = readable.get(header.segment, (header.number, 0))
@@ -185,8 +194,8 @@ class JournalRepair:
         last = max(at for at, step in enumerate(self.steps) if "is cut at" in step.action)
         self.steps[last] = self.steps[last]._replace(lost=lost)
 
-    def _behind(self) -> Iterator[tuple[str, Header, int, int, memoryview]]:
-        """Every entry behind the cut whose checksums are right: file, header, sequence, timestamp, body."""
+    def _behind(self) -> Iterator[JournalEntry]:
+        """Every entry behind the cut whose checksums are right."""
         places = [(number, FILE_HEADER.size) for number in self.found.cut]
         if self.found.good:
             places.insert(0, (self.found.good[-1].number, self.found.end))
@@ -194,8 +203,7 @@ class JournalRepair:
             path = os.path.join(self._directory, file_name(number))
             file = self._disk.open(path, writable=False)
             try:
-                for entry in entries(file, begin):
-                    yield path, *entry
+                yield from entries(file, begin)
             except OSError:
                 continue  # what the disk can't read is lost
             finally:
@@ -206,7 +214,7 @@ class JournalRepair:
     def apply(self, kept: Kept, segments: Segments) -> None:
         """Cut the journal; what is cut is kept first."""
         names = {id: segment.name for id, segment in segments.by_id.items()}
-        for _, header, _, timestamp, body in self._behind() if self.found.damaged else ():
+        for header, _, timestamp, _, body in self._behind() if self.found.damaged else ():
             if header.kind == Kind.APPEND:
                 lengths = array(LENGTH_TYPE)
                 lengths.frombytes(body[: 4 * header.count])
@@ -237,12 +245,28 @@ class JournalRepair:
             file.close()
 
 
+def is_too_new(data: Buffer) -> bool:
+    """Whether a header that is not known is that of a later version, and not a damaged one."""
+    return isinstance(decode_file_header(data), int) and crc32c(bytes(data[:-4])) == int.from_bytes(data[-4:], "little")
+
+
 def _write_header(header: FileHeader, file: IDiskFile) -> None:
     file.write(0, [header.encode()])
 
 
-def entries(file: IDiskFile, begin: int) -> Iterator[tuple[Header, int, int, memoryview]]:
-    """Entries in a file from a byte on, found by the mark of its frames: header, sequence, timestamp, body."""
+class JournalEntry(NamedTuple):
+    """An entry whose checksums are right, wherever it was found."""
+
+    header: Header
+    sequence: int
+    timestamp: int
+    position: int
+    """Where its body stands."""
+    body: memoryview
+
+
+def entries(file: IDiskFile, begin: int, end: int | None = None) -> Iterator[JournalEntry]:
+    """Entries in a file from a byte on, found by the mark of its frames; up to the sequence number `end`."""
     window = Window(file)
     # As the first frame has it, or, where that is damaged, the file header.
     mark = bytes(file.read(FILE_HEADER.size if _frame(window, FILE_HEADER.size) else _MARK_AT, 4))
@@ -261,11 +285,11 @@ def entries(file: IDiskFile, begin: int) -> Iterator[tuple[Header, int, int, mem
             at += 4
             continue
         length, entries = frame
-        yield from entries
+        yield from (entry for entry in entries if end is None or entry.sequence < end)
         at += length
 
 
-def _frame(window: Window, at: int) -> tuple[int, list[tuple[Header, int, int, memoryview]]] | None:
+def _frame(window: Window, at: int) -> tuple[int, list[JournalEntry]] | None:
     """The length of the frame at a byte, and those of its entries that are whole; None where there is none."""
     head = window.get(at, FRAME_HEADER.size)
     if len(head) < FRAME_HEADER.size:
@@ -283,6 +307,6 @@ def _frame(window: Window, at: int) -> tuple[int, list[tuple[Header, int, int, m
         header = Header._make(row)
         body = memoryview(bytes(window.get(body_at, header.length)))
         if len(body) == header.length and crc32c(body) == header.crc:
-            entries.append((header, sequence + number, timestamp, body))
+            entries.append(JournalEntry(header, sequence + number, timestamp, body_at, body))
         body_at += header.length
     return length, entries

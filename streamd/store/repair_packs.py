@@ -34,6 +34,8 @@ class Hole(NamedTuple):
     first_offset: int
     rows: list[Row]
     """The extents before that which can still be read, and go all the same."""
+    is_broadcast: bool = False
+    """Whether others refer to what it has."""
 
     @property
     def where(self) -> str:
@@ -239,7 +241,7 @@ def _hole(segment: Segment, rows: list[Row], bad: Places, broadcast: tuple[int, 
     first = lost[-1][1]
     own = [row for row in rows if row.pack != BROADCAST_PACK and row.number < first]
     readable = [row for row in own if (row.pack, row.position) not in bad]
-    return Hole(segment.id, segment.name, lost, first, first_offset, readable)
+    return Hole(segment.id, segment.name, lost, first, first_offset, readable, isinstance(segment, Broadcast))
 
 
 def close_holes(catalog: Catalog, packs: Packs, holes: list[Hole], gone: list[int], kept: Kept) -> None:

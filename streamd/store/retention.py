@@ -8,7 +8,6 @@ goes that the archive's reader group has not passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
@@ -18,6 +17,7 @@ from twisted.python.failure import Failure
 
 from streamd.loop import Loop
 from streamd.metrics import LoopCounts, RetentionCounts
+from streamd.patterns import matcher
 from streamd.settings import RetentionRule
 from streamd.store.errors import StoreError
 from streamd.store.segment import Segment
@@ -72,6 +72,7 @@ class Retention:
 
     def _use(self, rules: Sequence[RetentionRule]) -> None:
         self._rules = tuple(rules)
+        self._patterns = [matcher(rule.pattern) for rule in self._rules]
         self._idle_seconds_max = max((rule.idle_seconds_max for rule in self._rules), default=0.0)
 
     def start(self) -> None:
@@ -86,7 +87,7 @@ class Retention:
 
     def rule(self, name: str) -> RetentionRule | None:
         """The rule for a segment of that name."""
-        return next((rule for rule in self._rules if fnmatchcase(name, rule.pattern)), None)
+        return next((rule for fits, rule in zip(self._patterns, self._rules, strict=True) if fits(name)), None)
 
     def note_read(self, segment: Segment) -> None:
         """Somebody reads it, in a protocol where that keeps a segment as a write does."""

@@ -6,13 +6,18 @@ crash and what is served after it are the same by construction.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
 from struct import iter_unpack
+from typing import Final
 
 from streamd.batch import Buffer
 from streamd.store.broadcast import BROADCASTS, Broadcast, Numbered, new_segment
 from streamd.store.frame import Header, Kind, decode_keyed
 from streamd.store.segment import PUBLISHED, Extent, Segment
+
+# Ids that may be kept of segments that are gone, beside as many as there are others.
+_GONE_MAX: Final = 1000
 
 
 class BadEntry(Exception):
@@ -24,6 +29,8 @@ class Segments:
 
     def __init__(self) -> None:
         self.by_id: dict[int, Segment] = {}
+        self.ids: list[int] = []
+        """Those of `by_id`, ascending, and some that are gone: `adopt` drops these when they are many."""
         self.by_name: dict[str, Segment] = {}
         self.numbered: dict[str, Numbered] = {}
         """Those of `by_name` whose name is a number behind a prefix: some protocols want all of these at once."""
@@ -165,6 +172,10 @@ class Segments:
         """Take a segment up: one that was created, or one that the catalog knows."""
         segment.committed = True
         self.by_id[segment.id] = segment
+        # Mostly the last one: ids count up.
+        insort(self.ids, segment.id)
+        if len(self.ids) > 2 * len(self.by_id) + _GONE_MAX:
+            self.ids = sorted(self.by_id)
         if segment is self.broadcast:
             return
         # A segment that is deleted later in the same frame may still have the name: the newer one wins.

@@ -111,12 +111,16 @@ class Store(Appending):
             raise NoSuchSegment(f"segment {id}")
         return segment
 
-    def following(self, id: int, count: int) -> list[Segment]:
-        """The next segments by id behind this one, hidden ones too: so many, or fewer where there are no more."""
-        # They are in this order but for a few, which costs the sort next to nothing.
-        ids = sorted(self._segments.by_id)
+    def following(self, id: int, count: int) -> tuple[list[Segment], int]:
+        """The next segments by id behind this one, hidden ones too, up to so many; and the id behind which to go on.
+
+        That is 0 where there are no more.
+        """
+        ids, by_id = self._segments.ids, self._segments.by_id
         first = bisect_right(ids, id)
-        return [self._segments.by_id[each] for each in ids[first : first + count]]
+        looked_at = ids[first : first + count]
+        after = looked_at[-1] if first + count < len(ids) else 0
+        return [by_id[each] for each in looked_at if each in by_id], after
 
     def names(self) -> list[str]:
         """The names of all segments, in the order of their creation."""
@@ -151,13 +155,8 @@ class Store(Appending):
 
     @property
     def read_only(self) -> bool:
-        """Whether appends are refused just now."""
+        """Whether appends are refused: the store closes, or the disk is full and nothing could be stored since."""
         return self._pipeline.closing or self._pipeline.full
-
-    @property
-    def was_full(self) -> bool:
-        """Whether the last commit found no room. Nobody knows before the next one whether there is some now."""
-        return self._pipeline.refused
 
     @property
     def closing(self) -> bool:
@@ -168,11 +167,6 @@ class Store(Appending):
     def waits_for_fold(self) -> bool:
         """Whether writers wait for the compactor."""
         return self._pipeline.waits_for_fold
-
-    @property
-    def file_bytes(self) -> int:
-        """The size of a journal file: so much room the next one wants."""
-        return self._settings.journal_file_bytes
 
     def usage(self) -> Deferred[Usage]:
         """How much room the store takes on its disk, and how much there is."""
@@ -380,6 +374,10 @@ class Store(Appending):
     def tidy(self) -> None:
         """Let room come back that was freed, also where nothing else happens. To be called now and then."""
         self._pipeline.tidy()
+
+    def seek_room(self) -> None:
+        """While the disk is full, see whether there is room again. To be called each second."""
+        self._pipeline.seek_room()
 
     def on_closed_file(self, call: Callable[[], None]) -> None:
         """Call this each time a journal file is complete."""

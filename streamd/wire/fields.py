@@ -29,6 +29,7 @@ _COUNT: Final = Struct(">I")
 _TEXT: Final = Struct(">H")
 _RECORDS: Final = Struct(">III")
 assert _RECORDS.size == 12
+_ENDS_INSIDE: Final = "a message ends inside one of its fields"
 
 
 class Field(ABC, Generic[T]):
@@ -42,11 +43,20 @@ class Field(ABC, Generic[T]):
     def take(self, data: bytes, at: int) -> tuple[T, int]:
         """The value that begins here, and where it ends. WireError where there is none."""
 
+    def take_many(self, data: bytes, at: int, count: int) -> tuple[list[T], int]:
+        """So many values that begin here, one behind the other, and where they end."""
+        items: list[T] = []
+        for _ in range(count):
+            item, at = self.take(data, at)
+            items.append(item)
+        return items, at
+
 
 class Number(Field[int]):
     """An integer, of a `struct` format. A signed one that counts something is `least` 0."""
 
     def __init__(self, form: str, least: int | None = None) -> None:
+        self.form = form
         self._form = Struct(f">{form}")
         self._least = least
 
@@ -60,9 +70,19 @@ class Number(Field[int]):
 
     def take(self, data: bytes, at: int) -> tuple[int, int]:
         (value,), end = _unpack(self._form, data, at)
-        if self._least is not None and value < self._least:
-            raise WireError(f"{value} is below {self._least}")
+        self.check((value,))
         return value, end
+
+    def take_many(self, data: bytes, at: int, count: int) -> tuple[list[int], int]:
+        rows, end = _unpack_many(self._form, data, at, count)
+        values = [value for (value,) in rows]
+        self.check(values)
+        return values, end
+
+    def check(self, values: Sequence[int]) -> None:
+        """WireError where one of these is too small."""
+        if self._least is not None and values and min(values) < self._least:
+            raise WireError(f"{min(values)} is below {self._least}")
 
 
 class Flag(Field[bool]):
@@ -87,18 +107,31 @@ class Text(Field[str]):
         parts += (_TEXT.pack(len(raw)), raw)
 
     def take(self, data: bytes, at: int) -> tuple[str, int]:
-        (length,), begin = _unpack(_TEXT, data, at)
-        raw = _slice(data, begin, length)
+        (text,), end = self.take_many(data, at, 1)
+        return text, end
+
+    def take_many(self, data: bytes, at: int, count: int) -> tuple[list[str], int]:
+        texts: list[str] = []
+        size, unpack = len(data), _TEXT.unpack_from
         try:
-            return raw.decode(), begin + length
+            for _ in range(count):
+                begin = at + _TEXT.size
+                at = begin + unpack(data, at)[0]
+                if at > size:
+                    raise WireError(_ENDS_INSIDE)
+                texts.append(data[begin:at].decode())
+        except StructError:
+            raise WireError(_ENDS_INSIDE) from None
         except UnicodeDecodeError:
             raise WireError("a text that is no UTF-8") from None
+        return texts, at
 
 
 class Fixed(Field[bytes]):
     """So many bytes."""
 
     def __init__(self, length: int) -> None:
+        self.form = f"{length}s"
         self._length = length
 
     def put(self, value: bytes, parts: list[Buffer]) -> None:
@@ -110,12 +143,25 @@ class Fixed(Field[bytes]):
         return _slice(data, at, self._length), at + self._length
 
 
+class Encoded(Field[bytes]):
+    """What is in bytes already, for a message that is put together in steps. Nobody reads one back."""
+
+    def put(self, value: bytes, parts: list[Buffer]) -> None:
+        parts.append(value)
+
+    def take(self, data: bytes, at: int) -> tuple[bytes, int]:
+        raise NotImplementedError
+
+
 class Row(Field[T]):
     """A tuple whose items are fields of their own."""
 
     def __init__(self, kind: Callable[..., T], *fields: Field[Any]) -> None:
         self._kind = kind
         self._fields = fields
+        # Where all items have a fixed size, many rows are unpacked at once.
+        forms = [each.form for each in fields if isinstance(each, Number | Fixed)]
+        self._form = Struct(f">{''.join(forms)}") if len(forms) == len(fields) else None
 
     def put(self, value: T, parts: list[Buffer]) -> None:
         for field, item in zip(self._fields, value, strict=True):  # type: ignore[call-overload]
@@ -127,6 +173,15 @@ class Row(Field[T]):
             item, at = field.take(data, at)
             items.append(item)
         return self._kind(*items), at
+
+    def take_many(self, data: bytes, at: int, count: int) -> tuple[list[T], int]:
+        if self._form is None:
+            return super().take_many(data, at, count)
+        rows, end = _unpack_many(self._form, data, at, count)
+        for field, column in zip(self._fields, zip(*rows, strict=True), strict=False):
+            if isinstance(field, Number):
+                field.check(column)
+        return [self._kind(*row) for row in rows], end
 
 
 class Many(Field[Sequence[T]]):
@@ -147,10 +202,7 @@ class Many(Field[Sequence[T]]):
         (count,), at = _unpack(_COUNT, data, at)
         if count > self._count_max:
             raise WireError(f"{count} at once, {self._count_max} at most")
-        items: list[T] = []
-        for _ in range(count):
-            item, at = self._field.take(data, at)
-            items.append(item)
+        items, at = self._field.take_many(data, at, count)
         return tuple(items), at
 
 
@@ -243,11 +295,18 @@ def _swapped(lengths: array[int]) -> bytes:
 def _unpack(form: Struct, data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     end = at + form.size
     if end > len(data):
-        raise WireError("a message ends inside one of its fields")
+        raise WireError(_ENDS_INSIDE)
     return form.unpack_from(data, at), end
+
+
+def _unpack_many(form: Struct, data: bytes, at: int, count: int) -> tuple[list[tuple[Any, ...]], int]:
+    end = at + form.size * count
+    if end > len(data):
+        raise WireError(_ENDS_INSIDE)
+    return list(form.iter_unpack(memoryview(data)[at:end])), end
 
 
 def _slice(data: bytes, at: int, length: int) -> bytes:
     if at + length > len(data):
-        raise WireError("a message ends inside one of its fields")
+        raise WireError(_ENDS_INSIDE)
     return data[at : at + length]

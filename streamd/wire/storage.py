@@ -8,15 +8,16 @@ them as tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, get_args
 
-from streamd.batch import Batch
+from streamd.batch import Batch, Buffer
 from streamd.views import Run as Run
 from streamd.views import SegmentInfo as SegmentInfo
 from streamd.wire import WireError
-from streamd.wire.fields import Fixed, Flag, Many, Message, Number, Records, Row, Text, from_payload
+from streamd.wire.fields import Encoded, Fixed, Flag, Many, Message, Number, Records, Row, Text, from_payload
 
 FIRST_TYPE: Final = 10_000
 """The types of these messages begin here."""
@@ -270,6 +271,23 @@ class Segments(Message):
     fields = (Many(_INFO, 1 << 20), _COUNTED)
     segments: tuple[SegmentInfo, ...]
     after: int
+
+
+@dataclass(frozen=True)
+class EncodedSegments(Message):
+    """The same message as `Segments`, made of rows that `encoded_row` gave."""
+
+    type = Segments.type
+    fields = (Many(Encoded(), 1 << 20), _COUNTED)
+    rows: Sequence[bytes]
+    after: int
+
+
+def encoded_row(info: SegmentInfo) -> bytes:
+    """A segment as it stands in `Segments`."""
+    parts: list[Buffer] = []
+    _INFO.put(info, parts)
+    return b"".join(parts)
 
 
 @dataclass(frozen=True)

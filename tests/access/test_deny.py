@@ -11,6 +11,7 @@ from streamd.protocols import pravega as pravega_protocol
 from streamd.protocols import sesp as sesp_protocol
 from streamd.protocols import smq as smq_protocol
 from streamd.protocols.factory import StreamFactory
+from streamd.protocols.order import Steps
 from streamd.wire import faststream, pravega, sesp, smq
 from streamd.wire.pravega import Type, message
 from tests.access import denied
@@ -145,7 +146,7 @@ def _none(name: str) -> bytes:
 
 class PravegaTests(denied.DenyCase):
     actions = {**pravega_protocol._ACTIONS}
-    internal = frozenset({pravega_protocol.TailRead})
+    internal = frozenset({pravega_protocol.TailRead, Steps})
     open = {pravega.KeepAlive: (message(Type.KEEP_ALIVE, b"?"), message(Type.KEEP_ALIVE, b"?"))}
     prepare = create("t") + setup("t") + block(0, event(b"one"))
     commands = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from streamd.batch import Batch
-from streamd.protocols.storage import _ACTIONS
+from streamd.protocols.storage import _ACTIONS, _STEPWISE
 from streamd.settings import RIGHTS, AccessRule
 from streamd.wire import storage
 from streamd.wire.storage import By, Code, Existing, LevelChange, Part
@@ -52,7 +52,9 @@ class DenyTests(StorageCase):
     def test_every(self) -> None:
         """No message is left out here and below."""
         by_name = {storage.ListSegments, storage.NameSegments, storage.MakeSegment, storage.DeleteHidden}
-        self.assertEqual({each.make for each in self.commands()} | by_name, {*_ACTIONS, storage.ReadRecords})
+        self.assertEqual(
+            {each.make for each in self.commands()} | by_name, {*_ACTIONS, *_STEPWISE, storage.ReadRecords}
+        )
 
     def test_denied(self) -> None:
         """To who may nothing, it is not there, and its name is not told; nothing changes."""

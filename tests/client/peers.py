@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from streamd.client import StorageClient
+from streamd.wire.storage import LevelChange, Part, PublishSegments, SegmentsPublished
 from tests.daemon import Daemon
 
 
 def address(daemon: Daemon, service: str) -> str:
     """Where a daemon's service is, for a client."""
     return f"127.0.0.1:{daemon.port(service)}"
+
+
+def begin_publication(client: StorageClient, parts: Iterable[Part], levels: Iterable[LevelChange]) -> None:
+    """Send a publication, and do not wait for its reply."""
+    client._session.request(SegmentsPublished, PublishSegments, tuple(parts), tuple(levels))
+    client._connection._flush()
 
 
 @contextmanager

@@ -1,14 +1,12 @@
-"""Blocking clients on real sockets: TCP, TLS and unix, daemons that are silent or gone, and no Twisted."""
+"""Blocking clients on real sockets: every protocol, TCP, TLS and unix, and no Twisted."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 import ssl
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,17 +17,12 @@ from streamd.client import (
     ConnectionLost,
     FastStreamClient,
     PravegaClient,
-    ProtocolBroken,
     Refused,
     SespClient,
     SmqClient,
-    Timeout,
 )
-from streamd.client.address import TcpAddress, TlsAddress, UnixAddress, parse_address
-from streamd.wire.sesp import message_lines
 from tests.access.authority import Authority, tlsfile
-from tests.client.driver import Endless
-from tests.client.peers import address, deaf, listener
+from tests.client.peers import address
 from tests.daemon import CHECKOUT, Daemon
 from tests.protocols.sockets import write_certificate
 
@@ -59,26 +52,6 @@ with PravegaClient(pravega) as client:
 print(json.dumps([found, sorted(name for name in sys.modules if name.split(".")[0] in ("twisted", "zope", "txaio"))]))
 print(json.dumps([name for name in sys.modules if name.startswith(("streamd.store", "streamd.protocols"))]))
 """
-
-
-class AddressTests(SynchronousTestCase):
-    def test_each(self) -> None:
-        """Every form of an address, and what is none."""
-        for text, found in (
-            ("localhost:4840", TcpAddress("localhost", 4840)),
-            ("127.0.0.1:1", TcpAddress("127.0.0.1", 1)),
-            ("[::1]:65535", TcpAddress("::1", 65535)),
-            ("unix:/run/streamd/sesp.sock", UnixAddress("/run/streamd/sesp.sock")),
-            ("unix:a:b", UnixAddress("a:b")),
-            ("tls:localhost:4840", TlsAddress("localhost", 4840)),
-            ("tls:[::1]:1:ca=/a:cert=/b c:key=/d=e", TlsAddress("::1", 1, "/a", "/b c", "/d=e")),
-        ):
-            self.assertEqual(parse_address(text), found)
-            self.assertEqual(str(found), text)
-        for text in ("", "host", "host:", ":80", "host:0", "host:65536", "host:x", "::1:80", "host:-1", "unix:", "h:²"):
-            self.assertRaises(ValueError, parse_address, text)
-        for end in ("", "h", "h:1:key=/k", "h:1:ca=", "h:1:ca=/a:ca=/b", "h:1:x=/a", "::1:1", "h:1:/a"):
-            self.assertRaises(ValueError, parse_address, f"tls:{end}")
 
 
 class DaemonCase(SynchronousTestCase):
@@ -245,67 +218,3 @@ class ClientTests(DaemonCase):
         used, ours = map(json.loads, ended.stdout.splitlines())
         self.assertEqual(used, [["one", "two", "three", "four"], []])
         self.assertEqual(ours, [])
-
-
-class BadPeerTests(SynchronousTestCase):
-    def test_nobody(self) -> None:
-        """Where nobody listens there is no connection, and the address is named."""
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            where = f"127.0.0.1:{server.getsockname()[1]}"
-        for client in (SespClient(where), SmqClient(where), SespClient("unix:/nowhere/at/all"), PravegaClient(where)):
-            error = self.assertRaises(ConnectionLost, client.connect)
-            self.assertIn("no connection to", str(error))
-            # And it stays like that.
-            self.assertRaises(ConnectionLost, client.connect)
-
-    def test_deaf(self) -> None:
-        """Connecting takes no longer than it may."""
-        with deaf() as where:
-            self.assertRaises(Timeout, SespClient(where, connect_seconds_max=0.05).connect)
-
-    def test_silent(self) -> None:
-        """Somebody who never answers is given up."""
-        for kind in (SespClient, SmqClient, FastStreamClient, PravegaClient):
-            with listener() as where:
-                client = kind(where, reply_seconds_max=0.05)
-                operation = {
-                    SespClient: lambda client: client.topics(),
-                    SmqClient: lambda client: client.pull(),
-                    FastStreamClient: lambda client: client.flush(),
-                    PravegaClient: lambda client: client.ping(),
-                }[kind]
-                self.assertRaises(Timeout, operation, client)
-                self.assertRaises(ConnectionLost, operation, client)
-
-    def test_slow(self) -> None:
-        """Somebody who takes nothing makes us wait: of endless records few are taken before that is given up."""
-        endless = Endless()
-        with listener() as where:
-            client = FastStreamClient(where, reply_seconds_max=0.05)
-            self.assertRaises(Timeout, client.enqueue, 1, endless)
-        self.assertLess(endless.taken_bytes, 100 << 20)
-
-    def test_nonsense(self) -> None:
-        """Somebody who speaks something else is not taken for a daemon."""
-        with listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as where:
-            client = SespClient(where)
-            self.assertRaises(ProtocolBroken, client.topics)
-            self.assertTrue(client.is_closed)
-
-    def test_too_much(self) -> None:
-        """A reply over our limit ends it."""
-        with listener(message_lines([b"x" * 1001])) as where:
-            client = SespClient(where, reply_bytes_max=1000)
-            self.assertRaises(ClientError, client.topics)
-
-    def test_gone(self) -> None:
-        """A daemon that goes away while it is waited for is lost, not waited for for ever."""
-        daemon = Daemon(os.path.abspath(self.mktemp()))
-        self.addCleanup(daemon.close)
-        daemon.start()
-        with PravegaClient(address(daemon, "pravega")) as client:
-            client.create("s")
-            killer = threading.Thread(target=daemon.kill)
-            killer.start()
-            self.assertRaises(ConnectionLost, next, client.reader("s"))
-            killer.join()

@@ -1,136 +1,70 @@
-"""The session of Simple Message Queue, and Python values as typed messages."""
+"""Simple Message Queue for clients: every command, and what is refused."""
 
 from __future__ import annotations
 
-from array import array
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from twisted.trial.unittest import SynchronousTestCase
-
+from streamd.client.asynchronous import SmqClient
 from streamd.client.errors import ProtocolBroken, Refused
-from streamd.client.smq import SmqSession
-from streamd.client.values import Message, Type, Value
+from streamd.client.values import Message, Value
 from streamd.interfaces import Core
 from streamd.protocols.factory import StreamFactory
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED
-from tests.client.driver import SessionCase
-
-LIMIT = 1 << 20
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
-INT = st.integers(-(2**63), 2**63 - 1)
-FLOAT = st.floats(allow_nan=False)
-VALUES: st.SearchStrategy[Value] = st.one_of(
-    st.binary(max_size=9),
-    TEXT,
-    INT,
-    FLOAT,
-    st.lists(TEXT, min_size=2, max_size=4),
-    st.lists(INT, min_size=2, max_size=4),
-    st.lists(FLOAT, min_size=2, max_size=4),
-)
+from tests.client.rig import ClientCase
 
 
-class ValueTests(SynchronousTestCase):
-    @given(VALUES)
-    @settings(deadline=None, max_examples=300, derandomize=True)
-    def test_identity(self, value: Value) -> None:
-        """A value comes out as it went in."""
-        found = Message.of(value).value
-        self.assertEqual((found, type(found)), (value, type(value)))
-
-    def test_types(self) -> None:
-        """Each kind of value has its type, on the wire as the protocol has it."""
-        for value, kind, data in (
-            (b"ab", Type.U8, b"ab"),
-            (bytearray(b"ab"), Type.U8, b"ab"),
-            ("ä", Type.STR, b"\xc3\xa4\0"),
-            (["a", ""], Type.STR, b"a\0\0"),
-            (-2, Type.I64, b"\xff" * 7 + b"\xfe"),
-            (2**63, Type.U64, b"\x80" + bytes(7)),
-            ([1, 2**64 - 1], Type.U64, bytes(7) + b"\1" + b"\xff" * 8),
-            (1.0, Type.F64, b"\x3f\xf0" + bytes(6)),
-            ([1, 0.0], Type.F64, b"\x3f\xf0" + bytes(14)),
-            (array("H", [1, 258]), Type.U16, b"\0\1\1\2"),
-            (array("b", [-1]), Type.I8, b"\xff"),
-            (array("f", [1.0]), Type.F32, b"\x3f\x80\0\0"),
-        ):
-            self.assertEqual(Message.of(value), Message(kind, data), value)
-
-    def test_given_type(self) -> None:
-        """A type that is given counts."""
-        self.assertEqual(Message.of([1, 2], Type.U16), Message(Type.U16, b"\0\1\0\2"))
-        self.assertEqual(Message.of([], Type.I32), Message(Type.I32, b""))
-        self.assertEqual(Message.of(b"\1\2", Type.I16).elements, [1, 2])
-        self.assertEqual(Message.of(7, Type.F32).value, 7.0)
-
-    def test_refused(self) -> None:
-        """What is no message is said to be none."""
-        for value in ([], [1, "a"], True, None, object(), [None], {}):
-            self.assertRaises(TypeError, Message.of, value)
-        for value, kind in (([256], Type.U8), ([-1], Type.U16), (["a"], Type.I8), ("a\0b", Type.STR), (2**64, None)):
-            self.assertRaises(ValueError, Message.of, value, kind)
-
-
-class SmqTests(SessionCase):
+class SmqTests(ClientCase):
     def make_factory(self, core: Core) -> StreamFactory:
         return SmqFactory(core, SmqSettings())
 
     def test_queue(self) -> None:
         """First in, first out, with types and values, however the replies are cut; then it is empty."""
         values: list[Value] = [1, 2, "a", ["b", "c"], b"raw", b"", 2.5, [1, 2], *[b"same"] * 20]
-        for client in self.each_size(lambda: SmqSession(LIMIT)):
-            client.run(client.session.push(values))
+        for driven in self.each_size(SmqClient):
+            driven.run(driven.client.push(values))
             found = []
-            while (message := client.run(client.session.pull())) is not None:
+            while (message := driven.run(driven.client.pull())) is not None:
                 found.append(message.value)
             self.assertEqual(found, values)
 
     def test_pull_many(self) -> None:
         """As many as are asked for, or as many as there are."""
-        client = self.drive(SmqSession(LIMIT))
-        client.run(client.session.push(range(3000)))
-        self.assertEqual([each.value for each in client.run(client.session.pull_many(10))], list(range(10)))
-        self.assertEqual([each.value for each in client.run(client.session.pull_many(9999))], list(range(10, 3000)))
-        self.assertEqual(client.run(client.session.pull_many(5)), [])
+        driven = self.drive(SmqClient)
+        driven.run(driven.client.push(range(3000)))
+        self.assertEqual([each.value for each in driven.run(driven.client.pull_many(10))], list(range(10)))
+        self.assertEqual([each.value for each in driven.run(driven.client.pull_many(9999))], list(range(10, 3000)))
+        self.assertEqual(driven.run(driven.client.pull_many(5)), [])
 
     def test_refused(self) -> None:
         """A queue that is sealed takes nothing, which is told with how many that were; pulls go on."""
-        client = self.drive(SmqSession(LIMIT))
-        client.run(client.session.push([1]))
+        driven = self.drive(SmqClient)
+        driven.run(driven.client.push([1]))
         self.rig.store.seal(self.rig.store.find("smq"))
         self.rig.run()
-        error = self.assertRaises(Refused, client.run, client.session.push([2, 3]))
+        error = self.assertRaises(Refused, driven.run, driven.client.push([2, 3]))
         self.assertEqual(error.count, 2)
-        self.assertEqual(client.run(client.session.pull()), Message.of(1))
+        self.assertEqual(driven.run(driven.client.pull()), Message.of(1))
 
     def test_one(self) -> None:
         """One message is not several."""
-        client = self.drive(SmqSession(LIMIT))
+        driven = self.drive(SmqClient)
         for value in (b"abc", "abc", Message.of(1)):
-            self.assertRaises(TypeError, client.run, client.session.push(value))
-        self.assertEqual(client.sent, b"")
+            self.assertRaises(TypeError, driven.run, driven.client.push(value))
+        self.assertEqual(driven.sent, b"")
 
     def test_nonsense(self) -> None:
         """A push that is answered with a message, and a pull that is not, end the connection."""
-        for reply in (EMPTY, b"x" * 20):
-            session = SmqSession(LIMIT)
-            steps = session.push([1])
-            next(steps)
-            session.receive(reply)
-            self.assertRaises(ProtocolBroken, next, steps)
-            self.assertIsInstance(session.error, ProtocolBroken)
-        session = SmqSession(LIMIT)
-        pulling = session.pull()
-        next(pulling)
-        session.receive(PUSHED)
-        self.assertRaises(ProtocolBroken, next, pulling)
+        for value, reply in (("push", EMPTY), ("push", b"x" * 20), ("pull", PUSHED)):
+            driven = self.drive(SmqClient)
+            driven.run(driven.client.connect())
+            begun = driven.begin(driven.client.push([1]) if value == "push" else driven.client.pull())
+            driven.wire.protocol.dataReceived(reply)
+            self.failureResultOf(begun, ProtocolBroken)
+            self.assertTrue(driven.client.is_closed)
 
     def test_refused_pull(self) -> None:
         """A pull can be refused: its size was over the limit of somebody's daemon."""
-        session = SmqSession(LIMIT)
-        pulling = session.pull()
-        next(pulling)
-        session.receive(REFUSED)
-        self.assertRaises(Refused, next, pulling)
+        driven = self.drive(SmqClient)
+        driven.run(driven.client.connect())
+        pulling = driven.begin(driven.client.pull())
+        driven.wire.protocol.dataReceived(REFUSED)
+        self.failureResultOf(pulling, Refused)

@@ -44,6 +44,17 @@ class DaemonTests(SynchronousTestCase):
             if line.startswith(b"data: "):
                 yield json.loads(line[6:])
 
+    def test_idle_connections(self) -> None:
+        """Hundreds of connections that ask nothing, or half of something, close it to nobody."""
+        for number in range(200):
+            idle = socket.create_connection(("127.0.0.1", self.daemon.port("http")), DEADLINE_SECONDS)
+            self.addCleanup(idle.close)
+            if number % 2:
+                idle.sendall(b"GET /heal")
+            if number % 20 == 0:
+                for path in ("/healthz", "/readyz", "/metrics"):
+                    self.assertEqual(self.ask(path)[0], 200, path)
+
     def test_all(self) -> None:
         """What is published shows everywhere: in the figures, on the overview, on the segment's page."""
         self.assertEqual(self.ask("/healthz"), (200, "alive\n"))

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.http.guard import host_name
-from streamd.http.site import HttpSettings
+from streamd.http.site import SPARE_CONNECTIONS, HttpSettings
 from tests.daemon import CHECKOUT
-from tests.http.case import SiteCase, parse, request
+from tests.http.case import Answer, SiteCase, Visitor, parse, request
 
 SCRIPTS = ("/streamd.js", "/pages.js", "/elements.js", "/figures.js")
 PATHS = ("/", "/streamd.css", *SCRIPTS, "/icon.svg", "/events", "/metrics", "/healthz", "/readyz", "/no/such")
@@ -39,6 +39,17 @@ class HostTests(SiteCase):
         """What is no host, and none at all, is a bad request."""
         for host in ("", "localhost:port", "localhost:99999", "user@localhost", "localhost/x", "[::1", "?", "#"):
             self.assertEqual(self.ask("/healthz", host=host).status, 400, host)
+
+    def test_several(self) -> None:
+        """Of several Host headers none counts, whichever comes first, however it is written, and the same one twice."""
+        for one, other in (("localhost", "evil.example"), ("evil.example", "localhost"), ("localhost", "localhost")):
+            for path in PATHS:
+                for name in (b"Host", b"host", b"HOST"):
+                    visitor = self.visit()
+                    head = request(path, host=one).replace(b"\r\n\r\n", b"\r\n%s: %s\r\n\r\n" % (name, other.encode()))
+                    answer = parse(visitor.send(head))
+                    self.assertEqual((answer.status, answer.text), (400, "more than one Host header\n"), (one, path))
+                    visitor.leave()
 
     def test_name(self) -> None:
         """The port is no part of the name."""
@@ -135,26 +146,61 @@ class ServedTests(SiteCase):
         self.assertEqual(parse(other.send(request("/healthz"))).status, 200)
 
     def test_idle(self) -> None:
-        """A connection on which nothing is asked is closed."""
-        visitor = self.visit()
-        visitor.send(b"GET / HT")
-        self.rig.advance(61)
-        self.assertTrue(visitor.transport.disconnecting)
+        """A connection on which nothing is asked is closed, also where its peer sends a byte of it now and then."""
+        visitors = [self.visit() for _ in range(3)]
+        visitors[0].send(b"GET / HT")
+        visitors[2].send(request("/healthz"))
+        for byte in request("/healthz")[:30]:
+            visitors[1].send(bytes([byte]))
+            visitors[2].send(bytes([byte]))
+            self.rig.advance(2)
+        self.rig.advance(1)
+        self.assertEqual([each.transport.disconnecting for each in visitors], [True] * 3)
+        self.assertEqual(self.rig.load.traffic_of("http").connections_cut_off["idle"], 3)
+        self.rig.advance(20)
+        self.assertEqual([each.transport.disconnected for each in visitors], [True] * 3)
+
+    def test_not_idle(self) -> None:
+        """Each request is a new beginning, and who waits for an answer or watches a page is not idle."""
+        visitor, page = self.visit(), self.watch("/events")
+        for _ in range(5):
+            self.rig.advance(50)
+            self.assertEqual(parse(visitor.send(request("/healthz"))).status, 200)
+        self.assertFalse(visitor.transport.disconnecting)
+        self.assertFalse(page.transport.disconnecting)
 
 
 class CrowdTests(SiteCase):
     settings = HttpSettings(connections_max=3, streams_max=2)
 
-    def test_connections(self) -> None:
-        """There are as many as allowed, and room again when one has gone. They are not those of the protocols."""
+    def test_counted(self) -> None:
+        """Connections to it are counted, and are not those of the protocols."""
         visitors = [self.visit() for _ in range(3)]
-        self.assertIsNone(self.site.buildProtocol(None))
-        self.assertEqual(+self.rig.load.traffic_of("http").connections_refused, {"connections": 1})
         self.assertEqual(self.rig.load.connections, 0)
         self.assertEqual(self.rig.load.traffic_of("http").connections, 3)
         visitors[0].leave()
         self.assertEqual(self.rig.load.traffic_of("http").connections, 2)
+
+    def test_idle_give_way(self) -> None:
+        """Idle connections, however many, keep nobody out: the one that is idle longest goes, and is counted."""
+        early = self.visit()
+        for _ in range(100):
+            self.visit().send(b"GET /heal")
+            self.assertEqual(self.ask("/healthz").status, 200)
+            self.assertLessEqual(self.rig.load.traffic_of("http").connections, 3)
+        self.assertTrue(early.transport.disconnected)
+        self.assertGreaterEqual(self.rig.load.traffic_of("http").connections_cut_off["idle"], 98)
+        self.assertEqual(self.rig.load.traffic_of("http").connections_refused["connections"], 0)
+
+    def test_longest_idle_first(self) -> None:
+        """An answer makes a connection the last to go; what is not answered, such as half a request, does not."""
+        one, two, three = (self.visit() for _ in range(3))
+        one.send(request("/healthz"))
+        two.send(b"GET /")
         self.visit()
+        self.assertEqual([each.transport.disconnected for each in (one, two, three)], [False, True, False])
+        self.visit()
+        self.assertEqual([each.transport.disconnected for each in (one, two, three)], [False, True, True])
 
     def test_drain(self) -> None:
         """At the end streams end, idle connections close, and who does not take the rest is cut off in time."""
@@ -173,6 +219,51 @@ class CrowdTests(SiteCase):
     def test_drain_nobody(self) -> None:
         """With nobody there it is done at once."""
         self.successResultOf(self.site.drain())
+
+
+class BusyTests(SiteCase):
+    """Every connection watches a page: none of them is idle."""
+
+    settings = HttpSettings(connections_max=2, streams_max=9)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.pages = [self.watch("/events?segment=a") for _ in range(2)]
+
+    def ask_on(self, visitor: Visitor, path: str) -> Answer:
+        told = visitor.send(request(path))
+        self.rig.run()
+        return parse(told + visitor.take())
+
+    def test_health_has_room(self) -> None:
+        """Some more are answered, once each: for health and figures alone, also where others do nothing with theirs."""
+        for path in ("/healthz", "/readyz", "/metrics"):
+            for _ in range(30):
+                self.visit().send(b"GET /heal")
+                visitor = self.visit()
+                answer = self.ask_on(visitor, path)
+                self.assertEqual((answer.status, answer.headers["connection"]), (200, "close"), path)
+                self.assertTrue(visitor.transport.disconnecting)
+        for path in ("/", "/streamd.js", "/events", "/no/such"):
+            answer = self.ask_on(self.visit(), path)
+            self.assertEqual(answer.status, 503, path)
+            self.assertIn("http.connections_max", answer.text)
+        self.assertEqual([page.transport.disconnecting for page in self.pages], [False, False])
+        self.assertLessEqual(self.rig.load.traffic_of("http").connections, 2 + SPARE_CONNECTIONS)
+        self.pages[0].leave()
+        self.assertEqual(self.ask("/").status, 200)
+
+    def test_all_busy(self) -> None:
+        """Even that room has an end: the next one is refused, and counted."""
+        waiting = [self.visit() for _ in range(SPARE_CONNECTIONS)]
+        for visitor in waiting:
+            # Its answer takes some turns.
+            visitor.channel.dataReceived(request("/metrics"))
+        self.assertIsNone(self.site.buildProtocol(None))
+        self.assertEqual(self.rig.load.traffic_of("http").connections_refused["connections"], 1)
+        self.rig.run()
+        self.assertEqual({parse(visitor.take()).status for visitor in waiting}, {200})
+        self.assertEqual(self.ask_on(self.visit(), "/healthz").status, 200)
 
 
 class _Markup(HTMLParser):

@@ -116,6 +116,10 @@ class Compactor:
         self.catalog = Catalog(disk, directory, identity, writable=True)
         self.folder = Folder(disk, f"{directory}/journal", f"{directory}/packs", identity, self.catalog)
 
+    def begin(self) -> None:
+        """What the process does first: files that a compactor before it has left are removed."""
+        result_of(self._store.merged(self.folder.leftovers()))
+
     def fold(self, last: int | None = None, *, told: bool = True) -> Folded:
         """Fold the journal files up to `last`, or all that are complete; `told`: and let the store know."""
         folded = self.folder.fold(self._store.closed_file if last is None else last)

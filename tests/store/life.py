@@ -6,6 +6,7 @@ is there before, during and after.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -37,6 +38,11 @@ HIDDEN_SECONDS_MAX = 30e-6
 
 class Life(History):
     """`History` with the second half of the store."""
+
+    failing = 0.0
+    """How often a commit of the catalog fails."""
+    _is_dead = False
+    """Whether the compactor has ended."""
 
     def __init__(self, disk: SimulatedDisk, rng: Random, settings: StoreSettings, oracle: Oracle) -> None:
         super().__init__(disk, rng, settings, oracle)
@@ -87,23 +93,34 @@ class Life(History):
         """Fold some of the complete journal files. Now and then nobody tells the store."""
         closed = self.store.closed_file
         if closed > 0:
-            try:
-                last = self.rng.choice((closed, closed, self.rng.randint(1, closed)))
-                self.compactor.fold(last, told=self.rng.random() < 0.8)
-            except OSError:
-                self._only_when_full()
+            last = self.rng.choice((closed, closed, self.rng.randint(1, closed)))
+            self._compact(self.compactor.fold, last, told=self.rng.random() < 0.8)
 
     def merge(self) -> None:
         """Merge some packs: those that are chosen, or any."""
-        packs = self.compactor.packs()
+        packs = [] if self._is_dead else self.compactor.packs()
+        if packs and self.rng.random() < 0.7:
+            some = sorted(self.rng.sample(packs, self.rng.randint(1, len(packs))))
+            self._compact(self.compactor.merge, some, told=self.rng.random() < 0.8)
+        else:
+            self._compact(self.compactor.merge)
+
+    def _compact(self, operation: Callable[..., object], *args: object, **keywords: object) -> None:
+        """Let the compactor do something. Where its catalog can't be synced it ends, and later another one begins."""
+        if self._is_dead:
+            self.compactor = Compactor(self._disk, self.store)
+            self.compactor.begin()
+            self._is_dead = False
+            return
+        if self.rng.random() < self.failing:
+            self._disk.commits_that_fail = [self.rng.choice(("lost", "kept", "full"))]
         try:
-            if packs and self.rng.random() < 0.7:
-                some = sorted(self.rng.sample(packs, self.rng.randint(1, len(packs))))
-                self.compactor.merge(some, told=self.rng.random() < 0.8)
-            else:
-                self.compactor.merge()
+            operation(*args, **keywords)
         except OSError:
             self._only_when_full()
+        except sqlite3.OperationalError:
+            self._is_dead = True
+        self._disk.commits_that_fail = []
 
     def _only_when_full(self) -> None:
         if self._disk.capacity_bytes is None:

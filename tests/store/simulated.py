@@ -15,6 +15,11 @@ itself:
 - A synced file whose name is not synced is gone.
 - What was stored in a mapped file is kept or lost, each eight bytes by themselves, and never torn within them.
 
+A database has its newest states in a ``-wal`` file beside it, as SQLite has, one behind the other: a commit writes one
+and syncs it, and who opens the database first after a crash takes up the last one that is whole, with all before it.
+Where the sync fails, those who have the database open go on with the state before; the file has the new one, and the
+medium may have it or not. Now and then the newest state goes into the database's own file, and the other begins anew.
+
 A sync that fails does what Linux does: programs still see the data, the medium does not have it, and the next sync
 says that all is well. `SimulatedDisk.kill` is the end of the process without a power cut: the page cache stays.
 
@@ -29,7 +34,10 @@ from contextlib import contextmanager
 from errno import EEXIST, EIO, EISDIR, ENOENT, ENOSPC, ENOTDIR
 from os import strerror
 from random import Random
+from struct import Struct
+from zlib import compress, decompress
 
+from crc32c import crc32c
 from zope.interface import implementer
 
 from streamd.batch import Buffer
@@ -39,6 +47,10 @@ from tests.store.medium import Directory, File, NameChange, Resize, Write
 
 class PowerCut(BaseException):
     """The machine is off. No handler of a program catches this."""
+
+
+_STATE = Struct("<II")  # crc, which goes on from that of the state before, and length of the bytes behind it
+_WAL = "-wal"
 
 
 def _error(number: int, path: str) -> OSError:
@@ -66,6 +78,10 @@ class SimulatedDisk:
         """The room of the medium. Set it higher to give room back."""
         self.syncs_that_fail = 0
         """How many of the next syncs of files fail with EIO, and lose what they should have written."""
+        self.commits_that_fail: list[str] = []
+        """What becomes of the next commits of databases: ``lost`` or ``kept`` with a sync that fails; ``full``."""
+        self.commits_per_checkpoint = 1
+        """How many states of a database stand in its WAL before it begins anew."""
         self.directory_syncs_that_fail = 0
         """How many of the next syncs of directories fail with EIO."""
         self.read_bytes = 0
@@ -100,6 +116,7 @@ class SimulatedDisk:
         disk = SimulatedDisk(root)
         disk.capacity_bytes = self.capacity_bytes
         disk.lies = self.lies
+        disk.commits_per_checkpoint = self.commits_per_checkpoint
         disk.is_cold = self.is_cold
         return disk
 
@@ -239,6 +256,9 @@ class SimulatedDisk:
     def free_bytes(self, path: str) -> int:
         return self._room()
 
+    def size_bytes(self, path: str) -> int:
+        return 1 << 62 if self.capacity_bytes is None else self.capacity_bytes
+
     def map(self, path: str, length: int, *, writable: bool) -> memoryview:
         file = self._file(path)
         if len(file.content) < length:
@@ -263,23 +283,9 @@ class SimulatedDisk:
             database = sqlite3.connect(
                 ":memory:", isolation_level=None, check_same_thread=False, factory=SimulatedDatabase
             )
-            if name in directory.entries:
-                database.deserialize(bytes(self._file(path).content))
             database.lives_on(self, path)
             self._databases[path] = database
         return self._databases[path]
-
-    def committed(self, path: str, commit: Callable[[], bytes]) -> None:
-        """A transaction of a database: whole and on the medium, or not there. SQLite's own tests see to that."""
-        directory, name = self._parent(path)
-        with self._call("commit"):
-            content = commit()
-            if name not in directory.entries:
-                directory.change(NameChange(None, name, File()))
-                directory.sync()
-            file = self._file(path)
-            file.content = bytearray(content)
-            file.durable = bytearray(content)
 
     def lock(self, path: str) -> SimulatedFile | None:
         directory, name = self._parent(path)
@@ -296,17 +302,84 @@ class SimulatedDatabase(sqlite3.Connection):
     """A database on a SimulatedDisk, one for all who open it."""
 
     def lives_on(self, disk: SimulatedDisk, path: str) -> None:
+        """Take up the state that the disk has."""
         self._disk, self._path = disk, path
+        directory, name = disk._parent(path)
+        self._state = bytes(disk._file(path).content) if name in directory.entries else b""
+        self._end, self._crc, self._states = 0, 1, 0
+        wal = bytes(disk._file(path + _WAL).content) if name + _WAL in directory.entries else b""
+        while self._end + _STATE.size <= len(wal):
+            crc, length = _STATE.unpack_from(wal, self._end)
+            data = wal[self._end + _STATE.size :][:length]
+            if len(data) < length or crc32c(data, self._crc) != crc:
+                break
+            self._state = decompress(data)
+            self._count(data, crc)
+        if self._state:
+            self.deserialize(self._state)
+
+    def _count(self, data: bytes, crc: int) -> None:
+        self._end += _STATE.size + len(data)
+        self._crc = crc
+        self._states += 1
 
     def commit(self) -> None:
-        def now() -> bytes:
-            super(SimulatedDatabase, self).commit()
-            return self.serialize()
+        """The new state is on the medium, or OperationalError is raised, and it is the one before for all."""
+        super().commit()
+        state = self.serialize()
+        try:
+            self._log(state)
+        except OSError as error:
+            self.deserialize(self._state)
+            full = error.errno == ENOSPC
+            failed = sqlite3.OperationalError("database or disk is full" if full else "disk I/O error")
+            failed.sqlite_errorcode = sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_IOERR_FSYNC
+            raise failed from error
+        self._state = state
+        if self._states >= self._disk.commits_per_checkpoint:
+            self._checkpoint()
 
-        self._disk.committed(self._path, now)
+    def _log(self, state: bytes) -> None:
+        disk = self._disk
+        directory, name = disk._parent(self._path)
+        fate = disk.commits_that_fail.pop(0) if disk.commits_that_fail else "well"
+        if fate == "full":
+            raise _error(ENOSPC, self._path)
+        data = compress(state, 1)
+        crc = crc32c(data, self._crc)
+        with disk._call("commit"):
+            if name + _WAL not in directory.entries:
+                directory.change(NameChange(None, name + _WAL, File()))
+            wal = disk._file(self._path + _WAL)
+            wal.change(Write(self._end, _STATE.pack(crc, len(data)) + data))
+        with disk._call("commit"):
+            if fate == "lost":
+                wal.pending.clear()
+            else:
+                wal.sync()
+                directory.sync()
+            if fate != "well":
+                raise _error(EIO, self._path)
+        self._count(data, crc)
+
+    def _checkpoint(self) -> None:
+        directory, name = self._disk._parent(self._path)
+        with self._disk._call("checkpoint"):
+            if name not in directory.entries:
+                directory.change(NameChange(None, name, File()))
+                directory.sync()
+            file = self._disk._file(self._path)
+            file.content, file.durable = bytearray(self._state), bytearray(self._state)
+            # SQLite syncs the salt of the next round before anything is written over what stands there.
+            wal = self._disk._file(self._path + _WAL)
+            wal.change(Resize(0, is_cut=True))
+            wal.sync()
+            self._end, self._crc, self._states = 0, 1, 0
 
     def close(self) -> None:
-        """The next one to open it gets this one again."""
+        """The next one to open it gets this one again. What was not committed is gone."""
+        if self.in_transaction:
+            self.rollback()
 
 
 @implementer(IDiskFile)

@@ -9,6 +9,8 @@ from typing import Any
 
 from twisted.internet.error import ProcessDone, ProcessTerminated
 from twisted.internet.task import Clock
+from twisted.internet.testing import EventLoggingObserver
+from twisted.logger import LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -110,7 +112,7 @@ class CompactionTests(StoreCase):
         folded = self.compactor.fold(told=False)
         self.say(folded=folded.file, pack=folded.pack, bytes=folded.pack_bytes)
         self.say(merged=[], into=9)
-        self.say(failed="no room")
+        self.say(failed="no sense", full=False)
         self.die()
         self.assertFalse(self.compaction.running)
         self.reactor.advance(1)
@@ -188,7 +190,7 @@ class CompactionTests(StoreCase):
         second = self.close_file()
         messages: list[dict[str, object]] = [
             {"merged": [], "into": None},
-            {"failed": "no room"},
+            {"failed": "no sense", "full": False},
             {"folded": first, "pack": folded.pack, "bytes": 1},
         ]
         for said in messages:
@@ -203,6 +205,29 @@ class CompactionTests(StoreCase):
         self.assertEqual(self.reactor.started[1].written, b"fold %d\n" % second)
         folded = self.compactor.fold(told=False)
         self.say(folded=second, pack=folded.pack, bytes=1)
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+
+    def test_no_room(self) -> None:
+        """One without room for a pack says so once, and is started at once when something may have been deleted."""
+        events: Any = EventLoggingObserver()
+        globalLogPublisher.addObserver(events)
+        self.addCleanup(globalLogPublisher.removeObserver, events)
+        self.close_file()
+        self.compaction.start()
+        for _ in range(8):
+            self.say(failed="OSError: No space left on device", full=True)
+            self.die()
+            self.reactor.advance(60)
+        told = [event for event in events if event["log_level"] >= LogLevel.info]
+        self.assertEqual([event["reason"] for event in told], ["OSError: No space left on device"])
+        self.say(failed="OSError: No space left on device", full=True)
+        self.die()
+        count = len(self.reactor.started)
+        file = self.close_file()
+        self.assertEqual(len(self.reactor.started), count + 1)
+        self.assertEqual(self.reactor.started[-1].written, b"fold %d\n" % file)
+        folded = self.compactor.fold(told=False)
+        self.say(folded=file, pack=folded.pack, bytes=1)
         self.assertEqual(self.reactor.getDelayedCalls(), [])
 
     def test_stop(self) -> None:

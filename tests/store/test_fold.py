@@ -10,6 +10,7 @@ from streamd.store import ReadFailed, Segment, StoreUnusable
 from streamd.store import fold as folding
 from streamd.store.catalog import Row
 from streamd.store.pack import BLOCK_BYTES, SHARED, file_name
+from streamd.store.room import PACK_BYTES_MAX
 from tests.store.case import StoreCase
 from tests.store.inline import PACKS, Compactor
 from tests.store.model import contents
@@ -317,5 +318,5 @@ class SpaceTests(FoldCase):
 
     def test_limits(self) -> None:
         """A pack is small, or mostly dead, or left alone: the names of the limits say so."""
-        self.assertLess(folding._SMALL_PACK_BYTES, folding._MERGED_BYTES_MAX)
+        self.assertLess(folding._SMALL_PACK_BYTES, PACK_BYTES_MAX)
         self.assertLessEqual(folding._TIER_PACKS, folding._MERGE_PACKS)

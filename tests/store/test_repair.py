@@ -13,13 +13,15 @@ from functools import partial
 from operator import itemgetter
 from random import Random
 from typing import Any
+from uuid import UUID
 
+from crc32c import crc32c
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import Store, StoreUnusable
 from streamd.store.disk import Disk, IDisk
-from streamd.store.errors import StoreLocked
+from streamd.store.errors import StoreLocked, UnknownVersion
 from streamd.store.frame import VERSION
 from streamd.store.problems import Severity
 from streamd.store.repair import Repair
@@ -80,6 +82,52 @@ class RepairCase(SynchronousTestCase):
         store, self.writer = open_inline(disk, SETTINGS, directory=directory)
         self.addCleanup(store._on_closed)
         return steps, store
+
+    def written(self) -> str:
+        """The store, in a directory."""
+        home: str = os.path.abspath(self.mktemp())
+        for name, data in snapshot(self.disk, DIRECTORY).items():
+            os.makedirs(os.path.dirname(f"{home}/{name}"), exist_ok=True)
+            with open(f"{home}/{name}", "wb") as file:
+                file.write(data)
+        return home
+
+    def changed(self, statement: str) -> tuple[list[Step], Store]:
+        """Change the catalog behind its back, and repair it."""
+        home = self.written()
+        with closing(sqlite3.connect(f"{home}/catalog.sqlite")) as database:
+            database.execute(statement)
+            database.commit()
+        return self.repair(Disk(), home, statement)
+
+    def cut(self, change: Callable[[SimulatedDisk], None], step: int) -> int:
+        """Cut the power at every so many calls of a repair, which is then done again; how many calls that are."""
+        disk = self.disk.kill()
+        change(disk)
+        with Repair(disk, DIRECTORY) as repair:
+            repair.examine()
+            begin = disk.calls
+            repair.apply(NAME)
+            calls = disk.calls - begin
+        store, _ = open_inline(disk, SETTINGS)
+        wanted = {name: records for name, (_, records, *_) in contents(store).items()}
+        rng = Random(6)
+        for call_ in range(0, calls, step):
+            disk = self.disk.kill()
+            change(disk)
+            with Repair(disk, DIRECTORY) as repair:
+                repair.examine()
+                disk.cut_power_at(disk.calls + 1 + call_, after=bool(rng.getrandbits(1)))
+                self.assertRaises(PowerCut, repair.apply, NAME)
+            disk = disk.crash(rng)
+            with Repair(disk, DIRECTORY) as repair:
+                if repair.examine():
+                    repair.apply("again")
+            self.assertTrue(is_sound(disk), f"call {call_}")
+            store, _ = open_inline(disk, SETTINGS)
+            found = {name: records for name, (_, records, *_) in contents(store).items()}
+            self.assertEqual(found, wanted, f"call {call_}")
+        return calls
 
     def kept_records(self) -> list[dict[str, Any]]:
         """The records that were written down."""
@@ -231,23 +279,6 @@ class PackTests(RepairCase):
 
 class CatalogTests(RepairCase):
     """On a real disk, where a database is a file that another one can take the place of."""
-
-    def written(self) -> str:
-        """The store, in a directory."""
-        home: str = os.path.abspath(self.mktemp())
-        for name, data in snapshot(self.disk, DIRECTORY).items():
-            os.makedirs(os.path.dirname(f"{home}/{name}"), exist_ok=True)
-            with open(f"{home}/{name}", "wb") as file:
-                file.write(data)
-        return home
-
-    def changed(self, statement: str) -> tuple[list[Step], Store]:
-        """Change the catalog behind its back, and repair it."""
-        home = self.written()
-        with closing(sqlite3.connect(f"{home}/catalog.sqlite")) as database:
-            database.execute(statement)
-            database.commit()
-        return self.repair(Disk(), home, statement)
 
     def test_flips(self) -> None:
         """Any byte of the catalog: repaired, or refused with advice, and never changed in silence."""
@@ -417,6 +448,53 @@ class CatalogTests(RepairCase):
                 self.assertIn(had.get(record[0], record), [record], place)
             self.assertEqual(segment[1][-1][0], self.whole[name][1][-1][0], place)
 
+    def test_identity_flips(self) -> None:
+        """Any bit of the identity: it is made again, or says the same as before; nothing is lost."""
+        path = f"{DIRECTORY}/identity"
+        whole = bytes(self.disk.content(path))
+        made = 0
+        for position in range(len(whole)):
+            for bit in range(8):
+                self.copy = disk = self.disk.kill()
+                disk.content(path)[position] ^= 1 << bit
+                place = f"bit {bit} of byte {position}: {bytes(disk.content(path))!r}"
+                with Repair(disk, DIRECTORY) as repair:
+                    steps = repair.examine()
+                    self.assertLessEqual({(step.path, step.lost) for step in steps}, {(path, "")}, place)
+                    if steps:
+                        repair.apply(NAME)
+                        made += 1
+                        self.assertEqual(bytes(disk.content(path)), whole, place)
+                        self.assertIn("identity", disk.list_directory(KEPT))
+                store, _ = open_inline(disk, SETTINGS)
+                self.assertEqual(contents(store), self.whole, place)
+        self.assertGreater(made, 400)
+
+    def test_identity_of_another(self) -> None:
+        """An identity stays where another file bears it out, and is not made again where the others do not agree."""
+        strange = self.disk.content(self.files(JOURNAL)[0])
+        strange[16:32] = b"another store..!"
+        strange[60:64] = crc32c(bytes(strange[:60])).to_bytes(4, "little")
+        with Repair(self.disk, DIRECTORY) as repair:
+            error = self.assertRaises(StoreUnusable, repair.examine)
+        self.assertIn("belongs to another store", str(error))
+        identity = self.disk.content(f"{DIRECTORY}/identity")
+        identity[:] = json.dumps({"format": VERSION, "store": str(UUID(int=5))}).encode()
+        with Repair(self.disk, DIRECTORY) as repair:
+            error = self.assertRaises(StoreUnusable, repair.examine)
+        self.assertIn("do not agree", str(error))
+
+    def test_identity_of_tomorrow(self) -> None:
+        """A format that is not known is refused where the other files have one that is not known either."""
+        identity = self.disk.content(f"{DIRECTORY}/identity")
+        identity[:] = identity.replace(b'"format": 2', b'"format": 3')
+        for path in self.files(JOURNAL):
+            content = self.disk.content(path)
+            content[8:12] = (3).to_bytes(4, "little")
+            content[60:64] = crc32c(bytes(content[:60])).to_bytes(4, "little")
+        with Repair(self.disk, DIRECTORY) as repair:
+            self.assertRaises(UnknownVersion, repair.examine)
+
     def test_identity(self) -> None:
         """Which store it is, every other file tells."""
         for change in (
@@ -460,35 +538,6 @@ class BroadcastTests(RepairCase):
 
 class PowerTests(RepairCase):
     """The power goes while a store is repaired: it can be repaired again, and nothing more is lost."""
-
-    def cut(self, change: Callable[[SimulatedDisk], None], step: int) -> int:
-        """Cut it at every so many calls of the disk; how often that was."""
-        disk = self.disk.kill()
-        change(disk)
-        with Repair(disk, DIRECTORY) as repair:
-            repair.examine()
-            begin = disk.calls
-            repair.apply(NAME)
-            calls = disk.calls - begin
-        store, _ = open_inline(disk, SETTINGS)
-        wanted = {name: records for name, (_, records, *_) in contents(store).items()}
-        rng = Random(6)
-        for call_ in range(0, calls, step):
-            disk = self.disk.kill()
-            change(disk)
-            with Repair(disk, DIRECTORY) as repair:
-                repair.examine()
-                disk.cut_power_at(disk.calls + 1 + call_, after=bool(rng.getrandbits(1)))
-                self.assertRaises(PowerCut, repair.apply, NAME)
-            disk = disk.crash(rng)
-            with Repair(disk, DIRECTORY) as repair:
-                if repair.examine():
-                    repair.apply("again")
-            self.assertTrue(is_sound(disk), f"call {call_}")
-            store, _ = open_inline(disk, SETTINGS)
-            found = {name: records for name, (_, records, *_) in contents(store).items()}
-            self.assertEqual(found, wanted, f"call {call_}")
-        return calls
 
     def test_journal(self) -> None:
         """A journal that is damaged in the middle."""

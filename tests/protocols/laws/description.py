@@ -11,9 +11,10 @@ from typing import ClassVar, NamedTuple
 from streamd.interfaces import Core
 from streamd.protocols.factory import StreamFactory
 from streamd.settings import Limits
+from tests.protocols.rig import Rig
 
-LIMITS = Limits(message_bytes_max=20_000, line_bytes_max=20_000)
-"""Small, so that what is over them is quickly sent. Descriptions may rely on them."""
+LIMITS = Limits(message_bytes_max=20_000, line_bytes_max=20_000, ack_seconds_max=1e6)
+"""Small, so that what is over them is quickly sent; a reader may take its time. Descriptions may rely on them."""
 
 
 class Exchange(NamedTuple):
@@ -28,6 +29,16 @@ class Breach(NamedTuple):
 
     frame: bytes
     told: bytes = b""
+    code: int = 0
+    """What it is closed with, where the protocol has codes for that."""
+
+
+class Unread(NamedTuple):
+    """What is answered where a record can't be read."""
+
+    told: bytes
+    closed: bool
+    code: int = 0
 
 
 class Size(NamedTuple):
@@ -70,6 +81,24 @@ class Description(ABC):
     """Frames that have begun and not ended, each in another place."""
     begun_later: ClassVar[Sequence[bytes]] = ()
     """The same, for frames that only the first connection may send, and behind `open`."""
+    hello: ClassVar[Exchange] = Exchange(b"", b"")
+    """What a connection begins with, before `ask`, and before anything that is a breach or begun."""
+    names: ClassVar[Sequence[str]] = ()
+    """The topics that this makes."""
+    furnished: ClassVar[Sequence[bytes]] = ()
+    """Records that are in the segment before the transcript."""
+    writer: ClassVar[type[Description] | None] = None
+    """Who writes, where this one can only read."""
+    bystander: ClassVar[type[Description] | None] = None
+    """Who is somebody else, where another one of this kind would share its messages."""
+    stop: ClassVar[Exchange | None] = None
+    """Where a peer is told that the daemon ends, and then goes on until it says so: that word, and what it is told."""
+    endless: ClassVar[bool] = False
+    """Whether `fetch` asks for all that will ever come, so that the end of a peer does not wait for it."""
+    settings: ClassVar[str] = ""
+    """More of the protocol's table in the configuration."""
+    rig: ClassVar[type[Rig]] = Rig
+    """What makes its connections, where no socket does."""
     endpoint: ClassVar[str] = "tcp"
     """How a daemon is reached: ``tcp``, ``unix`` or ``tls``. For anything else the laws on sockets are not tried."""
 
@@ -102,6 +131,22 @@ class Description(ABC):
         """Whether it is answered when it is on disk. What is given away and removed is answered before."""
         return True
 
+    @classmethod
+    def without_stop(cls, told: bytes) -> bytes:
+        """Replies without the word that the daemon ends."""
+        return told
+
+    @classmethod
+    def given(cls, told: bytes) -> int:
+        """How many records are gone when this was sent, whether the peer took it or not."""
+        return 0
+
+    @classmethod
+    def acknowledged(cls, told: bytes) -> int:
+        """How many requests of the transcript are answered at least, where this was told."""
+        beginnings = accumulate((each.told for each in cls.transcript), initial=b"")
+        return [cls.comparable(each) for each in beginnings].index(cls.comparable(told))
+
     @abstractmethod
     def prepare(self) -> Exchange:
         """Once for a store, before any `open`."""
@@ -125,6 +170,10 @@ class Description(ABC):
     @abstractmethod
     def fetch(self, records: Sequence[bytes]) -> Exchange:
         """Get all records of the segment, which are these; for protocols that consume, for good."""
+
+    def unreadable(self, records: Sequence[bytes], good: int) -> Unread:
+        """What `fetch` is answered with where so many records can be read, and the next one can't."""
+        return Unread(self.fetch(records[:good]).told, closed=True)
 
     @classmethod
     def whole(cls) -> Exchange:

@@ -10,13 +10,20 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.protocols.laws.description import Description
 from tests.protocols.laws.faststream import FastStream
+from tests.protocols.laws.fujin import Fujin, FujinTransactions
+from tests.protocols.laws.fujin_readers import READERS, FujinConsumer
 from tests.protocols.laws.pravega import Pravega
 from tests.protocols.laws.sesp import Sesp
 from tests.protocols.laws.smq import Smq
 
-PROTOCOLS: Sequence[type[Description]] = (Sesp, Smq, FastStream, Pravega)
-SERVED: Sequence[type[Description]] = [each for each in PROTOCOLS if each.endpoint == "tcp"]
-"""Those that a plain socket reaches: for the laws that concern sockets."""
+BOTH: Sequence[type[Description]] = (Sesp, Smq, FastStream, Pravega)
+"""Those that write and read on one connection."""
+WRITING: Sequence[type[Description]] = (*BOTH, Fujin, FujinTransactions)
+READING: Sequence[type[Description]] = (*BOTH, *READERS)
+PROTOCOLS: Sequence[type[Description]] = (*WRITING, *READERS)
+SERVED: Sequence[type[Description]] = (*WRITING, FujinConsumer)
+"""Those that are tried on sockets too: of Fujin's readers, whose transcripts differ little, one."""
+SERVED_READING: Sequence[type[Description]] = (*BOTH, FujinConsumer)
 
 if TYPE_CHECKING:
     Case = SynchronousTestCase

@@ -1,4 +1,4 @@
-"""Fujin for the laws: the stream of a writer, as it goes on behind CONNECT WRITER."""
+"""Fujin for the laws: the streams of writers, alone and in transactions. Readers are in `fujin_readers`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterable, Sequence
 from struct import pack
 
 from streamd.interfaces import Core
-from streamd.protocols.fujin import FujinFactory, FujinProtocol, FujinSettings
+from streamd.protocols.fujin import FujinFactory, FujinSettings
 from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
 from streamd.wire.fujin_replies import Code, Reply
+from tests.protocols.fujin_case import FujinRig
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
 
+TOPIC_TOO_LARGE = f"a topic has at most {TOPIC_BYTES_MAX} bytes"
 _MESSAGE_TOO_LARGE = f"a message has at most {LIMITS.message_bytes_max} bytes"
-_TOPIC_TOO_LARGE = f"a topic has at most {TOPIC_BYTES_MAX} bytes"
+_CONNECT = client.connect_writer(1)
 
 
 def answer(reply: Reply, id: int, code: int = 0, text: str = "") -> bytes:
@@ -39,13 +41,25 @@ def declared(topic_bytes: int | None, message_bytes: int = 0) -> bytes:
     return b"\4" + pack(">II", 9, 1) + b"\0" + pack(">I", message_bytes)
 
 
-class _Connected(FujinFactory):
-    """Streams that have said that they are a writer's."""
-
-    def build(self) -> FujinProtocol:
-        protocol = super().build()
-        protocol.codec.receive(client.connect_writer(1))
-        return protocol
+def frames(told: bytes, meta_bytes: int = 0) -> list[bytes]:
+    """What is told on a stream, one by one."""
+    found: list[bytes] = []
+    while told:
+        kind = told[0]
+        if kind == Reply.MESSAGE:
+            stop = 1 + meta_bytes + 4
+            stop += int.from_bytes(told[stop - 4 : stop], "big")
+        elif kind in (Reply.DISCONNECTED, Reply.STOP):
+            stop = 1
+        elif kind in (Reply.BEGUN, Reply.COMMITTED, Reply.ROLLED_BACK):
+            stop = 5
+        else:
+            stop = 4 if kind == Reply.READER_CONNECTED else 6
+            if told[stop - 1]:
+                stop += 4 + int.from_bytes(told[stop : stop + 4], "big")
+        found.append(told[:stop])
+        told = told[stop:]
+    return found
 
 
 class Fujin(Description):
@@ -53,7 +67,12 @@ class Fujin(Description):
 
     name = "fujin"
     segment = "law"
+    rig = FujinRig
+    hello = Exchange(_CONNECT, b"")
+    stop = Exchange(client.DISCONNECT, replies.DISCONNECTED)
+    settings = "stop_seconds_max = 2.0\n"
     transcript = [
+        hello,
         Exchange(client.write(1, "s", b"one"), written(1)),
         Exchange(client.write(2, "s", b""), written(2)),
         Exchange(client.write(3, "s", b"three"), written(3)),
@@ -73,26 +92,30 @@ class Fujin(Description):
         Exchange(client.write(14, "u", b"last"), written(14)),
     ]
     breaches = [
-        Breach(b"\0"),
-        Breach(client.connect_writer(1)),
-        Breach(client.fetch(1)),
-        Breach(client.commit(1)),
-        Breach(client.rollback(1)),
-        Breach(client.begin(1) * 2, told(Reply.BEGUN, 1)),
-        Breach(declared(None, LIMITS.message_bytes_max + 1), written(9, Code.TOO_LARGE, _MESSAGE_TOO_LARGE)),
-        Breach(declared(TOPIC_BYTES_MAX + 1), written(9, Code.TOO_LARGE, _TOPIC_TOO_LARGE)),
+        Breach(b"\0", code=Code.UNKNOWN_OPCODE),
+        Breach(_CONNECT, code=Code.OUT_OF_PLACE),
+        Breach(client.fetch(1), code=Code.OUT_OF_PLACE),
+        Breach(client.commit(1), code=Code.NO_TRANSACTION),
+        Breach(client.rollback(1), code=Code.NO_TRANSACTION),
+        Breach(client.begin(1) * 2, told(Reply.BEGUN, 1), Code.IN_TRANSACTION),
+        Breach(
+            declared(None, LIMITS.message_bytes_max + 1),
+            written(9, Code.TOO_LARGE, _MESSAGE_TOO_LARGE),
+            Code.TOO_LARGE,
+        ),
+        Breach(declared(TOPIC_BYTES_MAX + 1), written(9, Code.TOO_LARGE, TOPIC_TOO_LARGE), Code.TOO_LARGE),
     ]
     sizes = [
         Size(
             "topic",
-            declared,
+            lambda value: _CONNECT + declared(value),
             TOPIC_BYTES_MAX,
             1 << 32,
-            written(9, Code.TOO_LARGE, _TOPIC_TOO_LARGE),
+            written(9, Code.TOO_LARGE, TOPIC_TOO_LARGE),
         ),
         Size(
             "message",
-            lambda value: declared(None, value),
+            lambda value: _CONNECT + declared(None, value),
             LIMITS.message_bytes_max,
             1 << 32,
             written(9, Code.TOO_LARGE, _MESSAGE_TOO_LARGE),
@@ -105,7 +128,7 @@ class Fujin(Description):
 
     @classmethod
     def factory(cls, core: Core) -> FujinFactory:
-        return _Connected(core, FujinSettings())
+        return FujinFactory(core, FujinSettings(stop_seconds_max=core.limits.drain_seconds_max))
 
     @classmethod
     def unknown(cls) -> Iterable[tuple[bytes, bytes, bool]]:
@@ -113,21 +136,62 @@ class Fujin(Description):
         for opcode in set(range(256)) - allowed:
             yield bytes((opcode,)), b"", False
 
+    @classmethod
+    def without_stop(cls, told: bytes) -> bytes:
+        return b"".join([each for each in frames(told) if each != replies.STOP])
+
+    @classmethod
+    def answered(cls, told: bytes, expected: Sequence[bytes]) -> int:
+        return super().answered(cls.without_stop(told), expected)
+
     def prepare(self) -> Exchange:
-        return self.ask()
+        return Exchange(b"", b"")
 
     def open(self) -> Exchange:
-        return self.ask()
+        return self.hello
 
     def ask(self) -> Exchange:
         # An empty transaction: there is nothing else that a writer asks and that changes nothing.
         return Exchange(client.begin(1) + client.rollback(2), told(Reply.BEGUN, 1) + told(Reply.ROLLED_BACK, 2))
-
-    def flood(self) -> Exchange:
-        return self.ask()
 
     def write(self, record: bytes) -> Exchange:
         return Exchange(client.write(0, self.segment, record), written(0))
 
     def fetch(self, records: Sequence[bytes]) -> Exchange:
         raise NotImplementedError("a writer's stream does not read")
+
+
+class FujinTransactions(Fujin):
+    """Each record in a transaction of its own, which is answered when it is committed."""
+
+    transcript = [
+        Fujin.hello,
+        Exchange(client.begin(1), told(Reply.BEGUN, 1)),
+        Exchange(client.write(2, "s", b"one"), written(2)),
+        Exchange(client.write(3, "t", b""), written(3)),
+        Exchange(client.write(4, "s", b"three"), written(4)),
+        Exchange(client.commit(5), told(Reply.COMMITTED, 5)),
+        Exchange(client.begin(6), told(Reply.BEGUN, 6)),
+        Exchange(
+            client.write(7, "a\0", b"x"),
+            written(7, Code.BAD_TOPIC, "the topic can't have this name: a name has no control characters"),
+        ),
+        Exchange(client.write(8, "u", b"other"), written(8)),
+        Exchange(client.commit(9), told(Reply.COMMITTED, 9)),
+        Exchange(client.begin(10), told(Reply.BEGUN, 10)),
+        Exchange(client.write(11, "s", b"never"), written(11)),
+        Exchange(client.rollback(12), told(Reply.ROLLED_BACK, 12)),
+    ]
+    too_large = told(Reply.BEGUN, 1) + Fujin.too_large
+
+    def write(self, record: bytes) -> Exchange:
+        asked, answer = super().write(record)
+        return Exchange(
+            client.begin(1) + asked + client.commit(2), told(Reply.BEGUN, 1) + answer + told(Reply.COMMITTED, 2)
+        )
+
+
+class FujinElsewhere(Fujin):
+    """One that writes to a topic that nobody reads."""
+
+    segment = "elsewhere"

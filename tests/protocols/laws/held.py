@@ -25,7 +25,7 @@ Contents = dict[str, tuple[object, ...]]
 
 
 def contents(store: Store) -> Contents:
-    """Everything that a peer can see of a store: records, levels, whether it is sealed."""
+    """Everything that a peer can see of a store: records, levels, what readers acknowledged, whether it is sealed."""
     found: Contents = {}
     for name in store.names():
         segment = store.find(name)
@@ -36,7 +36,10 @@ def contents(store: Store) -> Contents:
             for at, record in enumerate(run.batch.records())
         ]
         levels = dict(segment.levels or {})
-        found[name] = (segment.number, segment.sealed, levels, [each for each in records if each[0] >= first])
+        known = {group: each for group, each in (segment.groups or {}).items() if group != GROUP}
+        groups = {group: (each.position, each.ranges) for group, each in known.items()}
+        shown = [each for each in records if each[0] >= first]
+        found[name] = (segment.number, segment.sealed, levels, groups, shown)
     return found
 
 
@@ -73,9 +76,42 @@ class HeldLaw(Law):
         while self._rigs:
             self._rigs.pop().close()
 
+    def furnished(self, **limits: Any) -> Rig:
+        """A new store that holds what the transcript finds there."""
+        return furnish(self.spoken, self.make(**limits))
+
+    def connected(self, rig: Rig) -> Peer:
+        """A connection that has said what one begins with."""
+        peer = rig.connect()
+        self.talk(peer, self.spoken.hello)
+        return peer
+
+    def witness(self, rig: Rig) -> tuple[Peer, Exchange]:
+        """A connection that has nothing to do with others, and what it can ask at any time."""
+        spoken = self.spoken.bystander or self.spoken
+        peer = rig.connect()
+        self.talk(peer, spoken.hello)
+        return peer, spoken().ask()
+
+    def asking(self, rig: Rig, number: int = 0) -> tuple[Peer, Description]:
+        """A connection that can ask."""
+        return (self.connected(rig), self.spoken(number)) if self.spoken.writer else self.opened(rig, number)
+
+    def other(self, rig: Rig, number: int = 0) -> tuple[Peer, Description]:
+        """A connection that can write, and takes nothing that is for others."""
+        return self._open(rig, (self.spoken.bystander or self.spoken)(number))
+
+    def pair(self, rig: Rig, number: int = 0) -> tuple[tuple[Peer, Description], tuple[Peer, Description]]:
+        """Who writes, and who reads that: one connection, or where the protocol wants it two."""
+        writer = None if self.spoken.writer is None else self._open(rig, self.spoken.writer(number))
+        reader = self.opened(rig, number)
+        return writer or reader, reader
+
     def opened(self, rig: Rig, number: int = 0) -> tuple[Peer, Description]:
-        """A connection that can write and read; the first one prepares the store."""
-        spoken = self.spoken(number)
+        """A connection that can write and read, or, where it can do only one of these, that; the first one prepares."""
+        return self._open(rig, self.spoken(number))
+
+    def _open(self, rig: Rig, spoken: Description) -> tuple[Peer, Description]:
         peer = rig.connect()
         if not rig.store.names():
             self.talk(peer, spoken.prepare())
@@ -107,13 +143,23 @@ class HeldLaw(Law):
 
 def make_rig(spoken: type[Description], medium: SimulatedDisk, limits: Limits) -> Rig:
     """A store of its own with an endpoint of one protocol."""
-    return Rig(DIRECTORY, limits=limits, make_factory=spoken.factory, medium=medium)
+    return spoken.rig(DIRECTORY, limits=limits, make_factory=spoken.factory, medium=medium)
+
+
+def furnish(spoken: type[Description], rig: Rig) -> Rig:
+    """Put records into a store that a transcript finds there."""
+    if spoken.furnished:
+        rig.store.create(spoken.segment)
+        rig.run()
+        for record in spoken.furnished:
+            rig.publish(spoken.segment, record)
+    return rig
 
 
 @cache
 def states(spoken: type[Description]) -> list[Contents]:
     """What the store holds after none of the transcript's requests, after one, after two …"""
-    rig = make_rig(spoken, SimulatedDisk(), LIMITS)
+    rig = furnish(spoken, make_rig(spoken, SimulatedDisk(), LIMITS))
     peer = rig.connect()
     found = [contents(rig.store)]
     for exchange in spoken.transcript:
@@ -128,11 +174,6 @@ def whole_requests(spoken: type[Description], length: int) -> int:
     return bisect_right(_ends(spoken), length)
 
 
-def acknowledged(spoken: type[Description], told: bytes) -> int:
-    """How many requests of the transcript are answered at least, where this was told."""
-    return _beginnings(spoken).index(spoken.comparable(told))
-
-
 def around_requests(spoken: type[Description]) -> list[int]:
     """Places in the transcript: before and behind each request, and a byte to either side."""
     ends = [0, *_ends(spoken)]
@@ -143,10 +184,3 @@ def around_requests(spoken: type[Description]) -> list[int]:
 def _ends(spoken: type[Description]) -> list[int]:
     """Where the requests of the transcript end."""
     return list(accumulate(len(each.asked) for each in spoken.transcript))
-
-
-@cache
-def _beginnings(spoken: type[Description]) -> list[bytes]:
-    """What is told after none of the transcript's requests, after one, after two …"""
-    told = accumulate((each.told for each in spoken.transcript), initial=b"")
-    return [spoken.comparable(each) for each in told]

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from tests.daemon import DEADLINE_SECONDS, Daemon
 from tests.protocols.laws.description import Description, Exchange, joined
 from tests.protocols.laws.every import Law
-from tests.protocols.sockets import exchange, write_certificate
+from tests.protocols.sockets import exchange, receive, write_certificate
 
 BUFFER_BYTES = 64 << 10
 AT_ONCE = 200
@@ -33,7 +33,7 @@ class ServedLaw(Law):
         extra = f"[[sesp]]\n{plain}" if self.spoken.name == "sesp" else ""
         config.write_text(
             f'data_dir = "{self.directory}/data"\n{settings}\n'
-            f'{extra}[[{self.spoken.name}]]\nendpoint = "{self._endpoint()}"\n'
+            f'{extra}[[{self.spoken.name}]]\nendpoint = "{self._endpoint()}"\n{self.spoken.settings}'
         )
         daemon = Daemon(str(self.directory), "--config", str(config))
         self.addCleanup(daemon.close)
@@ -66,12 +66,42 @@ class ServedLaw(Law):
         return made
 
     def opened(self, daemon: Daemon, number: int = 0) -> tuple[socket.socket, Description]:
-        """A connection that can write and read; number 0 prepares the store."""
-        connection, spoken = self.connect(daemon), self.spoken(number)
-        if number == 0:
+        """A connection that can write and read, or what it can of that; number 0 prepares the store."""
+        return self._open(daemon, self.spoken(number))
+
+    def _open(self, daemon: Daemon, spoken: Description) -> tuple[socket.socket, Description]:
+        connection = self.connect(daemon)
+        if spoken.number == 0:
             self.talk(connection, spoken.prepare())
         self.talk(connection, spoken.open())
         return connection, spoken
+
+    def other(self, daemon: Daemon, number: int = 0) -> tuple[socket.socket, Description]:
+        """A connection that can write, and takes nothing that is for others."""
+        return self._open(daemon, (self.spoken.bystander or self.spoken)(number))
+
+    def writing(self, daemon: Daemon) -> tuple[socket.socket, Description]:
+        """The first connection that can write what others read."""
+        return self._open(daemon, (self.spoken.writer or self.spoken)(0))
+
+    def asking(self, daemon: Daemon) -> tuple[socket.socket, Description]:
+        """The first connection that can ask."""
+        if self.spoken.writer is None:
+            return self.opened(daemon)
+        connection = self.connect(daemon)
+        self.talk(connection, self.spoken.hello)
+        return connection, self.spoken()
+
+    def furnish(self, daemon: Daemon) -> None:
+        """Store what the transcript finds there."""
+        if self.spoken.furnished:
+            lines = [
+                b"#%b\n@%b\n" % ((self.spoken.segment.encode(),) * 2),
+                *[b">%b\n" % each for each in self.spoken.furnished],
+            ]
+            with daemon.connect() as connection:
+                connection.sendall(b"".join(lines))
+                self.assertEqual(receive(connection, 2 * len(lines) + 2), b"+\n" * (len(lines) + 1))
 
     def talk(self, connection: socket.socket, expected: Exchange) -> None:
         """Ask, and compare the answer."""

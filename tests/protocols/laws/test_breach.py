@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tracemalloc
 
+from tests.protocols.laws import description
 from tests.protocols.laws.description import Exchange, Size
-from tests.protocols.laws.every import PROTOCOLS, every
+from tests.protocols.laws.every import PROTOCOLS, WRITING, every
 from tests.protocols.laws.held import HeldLaw, contents, states
 from tests.protocols.rig import Peer
 
@@ -17,23 +18,24 @@ SMALL_BYTES = 1 << 20
 class Breach(HeldLaw):
     """What stands before it is carried out and answered, what stands behind it is not."""
 
-    def assert_closed(self, peer: Peer, what: object) -> None:
-        """It was closed in order: what it was told it can read."""
+    def assert_closed(self, peer: Peer, breach: description.Breach, what: object) -> None:
+        """It was closed in order, so that it can read what it was told, and with a code where there are some."""
         self.assertEqual((peer.closed, peer.aborted), (True, False), what)
+        self.assertEqual(getattr(peer, "code", 0), breach.code, what)
 
     def test_behind_requests(self) -> None:
         """In one read with valid requests around it, while the disk is busy and while it is not."""
         asked, told = self.spoken.whole()
         for breach in self.spoken.breaches:
             for held in (False, True):
-                rig = self.make()
+                rig = self.furnished()
                 peer = rig.connect()
                 rig.held = held
                 peer.send(asked + breach.frame + asked)
                 peer.send(asked)
                 rig.release()
                 self.assert_told(peer.wire.value(), told + breach.told, breach.frame[:50])
-                self.assert_closed(peer, breach.frame[:50])
+                self.assert_closed(peer, breach, breach.frame[:50])
                 self.assertEqual(contents(rig.store), states(self.spoken)[-1])
                 self.assert_empty(rig)
 
@@ -44,24 +46,24 @@ class Breach(HeldLaw):
         for breach in self.spoken.breaches:
             frame = breach.frame[:60], breach.frame[60:]
             for cut in range(len(frame[0])):
-                peer = rig.connect()
+                peer = self.connected(rig)
                 peer.send(ask.asked + frame[0][:cut]).send(frame[0][cut:]).send(frame[1])
                 self.assert_told(peer.wire.value(), ask.told + breach.told, (breach.frame[:50], cut))
-                self.assert_closed(peer, cut)
-            peer = rig.connect()
+                self.assert_closed(peer, breach, cut)
+            peer = self.connected(rig)
             for byte in frame[0]:
                 peer.send(bytes((byte,)))
             peer.send(frame[1])
             self.assert_told(peer.wire.value(), breach.told, breach.frame[:50])
-            self.assert_closed(peer, breach.frame[:50])
+            self.assert_closed(peer, breach, breach.frame[:50])
         self.assert_empty(rig)
 
     def test_others_go_on(self) -> None:
         """Nobody else notices."""
         rig = self.make()
-        witness, spoken = self.opened(rig)
+        witness, spoken = self.other(rig)
         for breach in self.spoken.breaches:
-            rig.connect().send(breach.frame)
+            self.connected(rig).send(breach.frame)
             self.talk(witness, spoken.write(b"still here"))
         self.assert_empty(rig)
 
@@ -71,7 +73,7 @@ class Breach(HeldLaw):
         ask = self.spoken().ask()
         count = 0
         for frame, told, goes_on in self.spoken.unknown():
-            peer = rig.connect()
+            peer = self.connected(rig)
             peer.send(ask.asked + frame + ask.asked)
             self.assert_told(peer.wire.value(), ask.told + told + (ask.told if goes_on else b""), frame)
             self.assertEqual(peer.closed, not goes_on, frame)
@@ -79,7 +81,7 @@ class Breach(HeldLaw):
             peer.drop()
             count += 1
         self.assertGreater(count, 200)
-        self.assertEqual(rig.store.names(), [])
+        self.assertEqual(rig.store.names(), list(self.spoken.names))
         self.assert_empty(rig)
 
 
@@ -122,6 +124,24 @@ class Oversize(HeldLaw):
         self.assertEqual(rig.store.names(), [])
         self.assert_empty(rig)
 
+    def test_without_end(self) -> None:
+        """A peer that goes on sending after it was refused is not listened to, and nothing is kept."""
+        for breach in self.spoken.breaches:
+            rig = self.make()
+            peer = self.connected(rig)
+            rig.held = True
+            peer.send(self.spoken(1).ask().asked + breach.frame)
+            for _ in range(20):
+                self.assertLess(self.send_measured(peer, b"x" * 100_000), 100_000 + SMALL_BYTES)
+            rig.release()
+            self.assertTrue(peer.closed)
+            self.assert_empty(rig)
+
+
+@every(WRITING)
+class OversizeRecord(HeldLaw):
+    """Records up to the limit are stored, and nothing is kept of larger ones."""
+
     def test_largest(self) -> None:
         """A record of the largest size is stored, one of a byte more is not, in one piece and in many."""
         limit = self.spoken.record_bytes_max
@@ -156,16 +176,3 @@ class Oversize(HeldLaw):
         self.assertLess(sent, limit + 3 * piece)
         self.assertEqual(peer.wire.value(), spoken.too_large)
         self.assert_empty(rig)
-
-    def test_without_end(self) -> None:
-        """A peer that goes on sending after it was refused is not listened to, and nothing is kept."""
-        for breach in self.spoken.breaches:
-            rig = self.make()
-            peer, _ = self.opened(rig)
-            rig.held = True
-            peer.send(self.spoken(1).ask().asked + breach.frame)
-            for _ in range(20):
-                self.assertLess(self.send_measured(peer, b"x" * 100_000), 100_000 + SMALL_BYTES)
-            rig.release()
-            self.assertTrue(peer.closed)
-            self.assert_empty(rig)

@@ -12,13 +12,13 @@ class Cut(HeldLaw):
 
     def test_one_by_one(self) -> None:
         """Each request of the transcript is answered as it says."""
-        peer = self.make().connect()
+        peer = self.furnished().connect()
         for exchange in self.spoken.transcript:
             self.assert_told(peer.ask(exchange.asked), exchange.told, exchange.asked)
 
     def test_at_once(self) -> None:
         """So it is with all of them in one read."""
-        rig = self.make()
+        rig = self.furnished()
         asked, told = self.spoken.whole()
         self.assert_told(rig.connect().ask(asked), told)
         self.assertEqual(contents(rig.store), states(self.spoken)[-1])
@@ -28,14 +28,14 @@ class Cut(HeldLaw):
         """And in two reads, cut at every byte."""
         asked, told = self.spoken.whole()
         for cut in range(1, len(asked)):
-            rig = self.make()
+            rig = self.furnished()
             peer = rig.connect()
             self.assert_told(peer.ask(asked[:cut]) + peer.ask(asked[cut:]), told, cut)
             self.assertEqual(contents(rig.store), states(self.spoken)[-1], cut)
 
     def test_byte_by_byte(self) -> None:
         """And byte by byte; nothing is answered before the request has ended, and nothing waits for the next one."""
-        rig = self.make()
+        rig = self.furnished()
         peer = rig.connect()
         for exchange in self.spoken.transcript:
             for byte in exchange.asked[:-1]:
@@ -51,7 +51,7 @@ class Cut(HeldLaw):
         """And where no commit gets through until everything was sent, in reads of any size."""
         asked, told = self.spoken.whole()
         for size in (1, 2, 3, 7, 16, 61, len(asked)):
-            rig = self.make()
+            rig = self.furnished()
             peer = rig.connect()
             rig.held = True
             for at in range(0, len(asked), size):
@@ -66,7 +66,7 @@ class Cut(HeldLaw):
             before, after = states(self.spoken)[number : number + 2]
             if before == after:
                 continue
-            rig = self.make()
+            rig = self.furnished()
             peer = rig.connect()
             for earlier in self.spoken.transcript[:number]:
                 peer.ask(earlier.asked)

@@ -6,15 +6,12 @@ import gc
 import weakref
 
 from streamd.protocols.base import StreamProtocol
-from tests.protocols.laws.every import PROTOCOLS, every
+from tests.protocols.laws.every import PROTOCOLS, READING, every
 from tests.protocols.laws.held import HeldLaw
 from tests.protocols.rig import Peer, Rig
 
 
-@every(PROTOCOLS)
-class Gone(HeldLaw):
-    """A connection that is gone is not kept, and neither is anything that it was answered with."""
-
+class _Gone(HeldLaw):
     def setUp(self) -> None:
         super().setUp()
         # Its memory is free at once: who waits for the collector may wait for a long time.
@@ -28,9 +25,14 @@ class Gone(HeldLaw):
         rig.run()
         return protocol
 
+
+@every(PROTOCOLS)
+class Gone(_Gone):
+    """A connection that is gone is not kept, and neither is anything that it was answered with."""
+
     def test_after_anything(self) -> None:
         """After each part of the transcript, answered or not."""
-        rig = self.make()
+        rig = self.furnished()
         asked = self.spoken.whole().asked
         for end in range(0, len(asked) + 1, 7):
             for held in (False, True):
@@ -42,10 +44,15 @@ class Gone(HeldLaw):
                 rig.release()
                 self.assertIsNone(protocol(), f"{asked[:end]!r} {held}")
 
+
+@every(READING)
+class GoneSlow(_Gone):
+    """So it is with one that did not take what it asked for."""
+
     def test_slow(self) -> None:
         """With answers that nobody takes."""
         rig = self.make()
-        writer, spoken = self.opened(rig)
+        (writer, spoken), _ = self.pair(rig)
         records = [b"x" * 10_000] * 30
         for record in records:
             self.talk(writer, spoken.write(record))

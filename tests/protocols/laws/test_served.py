@@ -6,7 +6,7 @@ import socket
 
 from tests.daemon import Daemon
 from tests.protocols.laws.description import Exchange, joined
-from tests.protocols.laws.every import SERVED, every
+from tests.protocols.laws.every import SERVED, SERVED_READING, WRITING, every
 from tests.protocols.laws.served import ServedLaw
 from tests.protocols.laws.sesp import SespOverTls, SespOverUnix
 from tests.protocols.sockets import (
@@ -38,14 +38,26 @@ class HalfClosed(ServedLaw):
     """A peer that sends its requests and shuts its side gets all answers, then the end."""
 
     def test_half_closed(self) -> None:
-        """With the transcript, with half a request behind it, and with much more than a socket's buffer holds."""
+        """With the transcript, and half a request behind it."""
         daemon = self.start()
+        self.furnish(daemon)
         asked, told = self.spoken.whole()
         peer = self.connect(daemon)
         peer.sendall(asked + self.spoken.begun[0])
         peer.shutdown(socket.SHUT_WR)
         self.assertEqual(self.spoken.comparable(receive_all(peer)), self.spoken.comparable(told))
+        self.assert_stops(daemon)
+
+
+@every([*WRITING, SespOverUnix])
+class HalfClosedWriter(ServedLaw):
+    """So it is with one that writes."""
+
+    def test_much(self) -> None:
+        """Much more than a socket's buffer holds."""
+        daemon = self.start()
         peer, spoken = self.opened(daemon)
+        self.talk(peer, spoken.write(b"the first one"))
         before = self.stored(daemon)
         much = joined(spoken.write(b"x") for _ in range(5000))
         peer.sendall(much.asked)
@@ -70,10 +82,11 @@ class Vanished(ServedLaw):
     def test_anywhere(self) -> None:
         """After each of them somebody else is answered; in the end no connection is counted, and no byte held."""
         daemon = self.start()
+        self.furnish(daemon)
         asked = self.spoken.whole().asked
         # A handshake takes longer than all the rest.
         step = 25 if self.spoken.endpoint == "tls" else 1
-        witness, spoken = self.opened(daemon)
+        witness, spoken = self.other(daemon)
         for cut in range(0, len(asked) + 1, step):
             peer = self.connect(daemon)
             peer.sendall(asked[:cut])
@@ -94,8 +107,8 @@ class Bounded(ServedLaw):
     def test_flood(self) -> None:
         """Who asks and takes no reply is no longer read, until it takes them."""
         daemon = self.start()
-        peer, spoken = self.opened(daemon)
-        witness, other = self.opened(daemon, 1)
+        peer, spoken = self.asking(daemon)
+        witness, other = self.other(daemon, 1)
         question = spoken.flood()
         count = 40 * MIB // len(question.asked)
         before = forget_height(daemon.pid)
@@ -122,10 +135,15 @@ class Bounded(ServedLaw):
                 answers += 1
         return sent
 
+
+@every([*SERVED_READING, SespOverTls])
+class BoundedReader(ServedLaw):
+    """A peer that asks for much and does not take it costs little, measured, and holds up nobody."""
+
     def test_slow_reader(self) -> None:
         """What a peer asks for and does not take is not kept in memory, and comes when it takes it."""
         daemon = self.start()
-        writer, spoken = self.opened(daemon)
+        writer, spoken = self.writing(daemon)
         self.write(writer, spoken, RECORDS)
         before = forget_height(daemon.pid)
         slow, reader = self.opened(daemon, 1)

@@ -6,9 +6,10 @@ import contextlib
 import socket
 import threading
 
+from streamd.wire import fujin_replies as replies
 from tests.daemon import Daemon
 from tests.protocols.laws.description import Description
-from tests.protocols.laws.every import SERVED, every
+from tests.protocols.laws.every import SERVED_READING, WRITING, every
 from tests.protocols.laws.held import contents
 from tests.protocols.laws.served import ServedLaw
 from tests.protocols.laws.sesp import SespOverTls
@@ -63,7 +64,7 @@ class Writer(threading.Thread):
         return self._spoken.answered(self.told, self._expected)
 
 
-@every([*SERVED, SespOverTls])
+@every([*WRITING, SespOverTls])
 class Stopped(ServedLaw):
     """With SIGTERM everything comes to an orderly end."""
 
@@ -93,22 +94,43 @@ class Stopped(ServedLaw):
         records: list[tuple[int, int, bytes]] = contents(rig.store)[self.spoken.segment][-1]  # type: ignore[assignment]
         return [data for _, _, data in records]
 
+
+@every([*SERVED_READING, SespOverTls])
+class StoppedReaders(ServedLaw):
+    """So it is for those that read."""
+
     def test_readers(self) -> None:
-        """One that takes its answers slowly gets all of them; an idle one, and one with half a request, the end."""
+        """One that takes its answers slowly gets all of them; an idle one, and one with half a request, the end.
+
+        Where a peer is told that the daemon ends, and is to say when it does, all of them are.
+        """
         daemon = self.start("[limits]\ndrain_seconds_max = 60.0\n")
-        slow, spoken = self.opened(daemon)
-        self.write(slow, spoken, RECORDS)
-        idle, half = self.connect(daemon), self.connect(daemon)
-        self.talk(idle, spoken.ask())
-        half.sendall(spoken.begun[0])
+        writer, wrote = self.writing(daemon)
+        self.write(writer, wrote, RECORDS)
+        slow, spoken = (writer, wrote) if self.spoken.writer is None else self.opened(daemon, 1)
+        (idle, other), half = self.other(daemon, 2), self.other(daemon, 3)[0]
+        self.talk(idle, other.ask())
+        half.sendall(other.begun[0])
         asked, told = spoken.fetch(RECORDS)
         slow.sendall(asked)
         begin = receive(slow, 100_000)
         status: list[int] = []
         stop = threading.Thread(target=lambda: status.append(daemon.terminate()))
         stop.start()
-        self.assertEqual((idle.recv(1), half.recv(1)), (b"", b""))
-        self.assertTrue(begin + receive_all(slow) == told)
+        if self.spoken.stop is None:
+            self.assertEqual((idle.recv(1), half.recv(1)), (b"", b""))
+        else:
+            self.assertEqual((self.shut(idle), self.shut(half)), (b"", b""))
+            # What it is told stands between two messages.
+            begin += receive(slow, len(told) + len(replies.STOP) - len(begin))
+            slow.shutdown(socket.SHUT_WR)
+        self.assertTrue(self.spoken.without_stop(begin + receive_all(slow)) == told)
         stop.join()
         self.assertEqual(status, [0], daemon.output)
         self.assertNotIn("Traceback", daemon.output)
+
+    def shut(self, connection: socket.socket) -> bytes:
+        """Hear that the daemon ends, and end: what else there was."""
+        self.assertEqual(receive(connection, len(replies.STOP)), replies.STOP)
+        connection.shutdown(socket.SHUT_WR)
+        return receive_all(connection)

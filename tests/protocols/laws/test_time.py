@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.protocols.laws.description import joined
 from tests.protocols.laws.every import PROTOCOLS, every
 from tests.protocols.laws.held import HeldLaw
 
@@ -18,10 +19,10 @@ class Deadline(HeldLaw):
         for before in (False, True):
             for begun in [*self.spoken.begun, *self.spoken.begun_later]:
                 rig = self.make(frame_seconds_max=SECONDS)
-                witness, spoken = self.opened(rig, 1)
-                peer = rig.connect() if begun in self.spoken.begun else self.opened(rig)[0]
+                witness, spoken = self.other(rig, 1)
+                peer = self.connected(rig) if begun in self.spoken.begun else self.opened(rig)[0]
                 if before:
-                    self.talk(peer, spoken.ask())
+                    self.talk(peer, self.spoken(2).ask())
                 peer.send(begun)
                 rig.advance(SECONDS - 1)
                 self.assertFalse(peer.closed, begun)
@@ -34,7 +35,7 @@ class Deadline(HeldLaw):
         """Bytes that come in time do not help a frame that does not end in time."""
         for begun in [*self.spoken.begun, *self.spoken.begun_later]:
             rig = self.make(frame_seconds_max=SECONDS)
-            peer = rig.connect() if begun in self.spoken.begun else self.opened(rig)[0]
+            peer = self.connected(rig) if begun in self.spoken.begun else self.opened(rig)[0]
             pause = SECONDS / len(begun)
             for byte in begun:
                 self.assertFalse(peer.closed)
@@ -46,7 +47,7 @@ class Deadline(HeldLaw):
 
     def test_each_frame_anew(self) -> None:
         """A peer that ends each frame in time may take its time for each."""
-        rig = self.make(frame_seconds_max=SECONDS)
+        rig = self.furnished(frame_seconds_max=SECONDS)
         peer = rig.connect()
         told = b""
         for asked, _ in self.spoken.transcript:
@@ -59,11 +60,11 @@ class Deadline(HeldLaw):
         """Between frames a connection may be idle for as long as it likes, from the first moment on."""
         rig = self.make(frame_seconds_max=SECONDS)
         silent = rig.connect()
-        peer, spoken = self.opened(rig)
+        peer, spoken = self.other(rig)
         for _ in range(3):
             rig.advance(1000)
             self.talk(peer, spoken.write(b"still here"))
-        self.talk(silent, spoken.ask())
+        self.talk(silent, joined([self.spoken.hello, self.spoken(1).ask()]))
         self.assertEqual(rig.clock.getDelayedCalls(), [])
 
 
@@ -97,12 +98,12 @@ class Http(HeldLaw):
         said = len(list(self.events))
         for sent in (b"", b"G", *[frame[:1] for frame in self.spoken.begun]):
             for end in ("drop", "shut"):
-                peer = rig.connect()
+                peer = rig.connect() if sent in (b"", b"G") else self.connected(rig)
                 if sent:
                     peer.send(sent)
                 getattr(peer, end)()
                 self.assertTrue(peer.closed)
                 self.assertFalse(peer.aborted)
         self.assertEqual(list(self.events)[said:], [])
-        self.assertEqual(rig.store.names(), [])
+        self.assertEqual(rig.store.names(), list(self.spoken.names))
         self.assert_empty(rig)

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
@@ -21,6 +22,7 @@ from streamd.spark.read.source import StreamdSource
 from streamd.spark.sink.options import sink_options
 from streamd.spark.sink.writer import BATCH_PROPERTY, StreamSink, Written
 from streamd.wire.storage import LevelChange, Part
+from tests.client.peers import begin_publication
 
 COMMIT: Final = ("before", "in", "after")
 """Places of a commit: before it; with the request to publish on its way; when that was answered."""
@@ -106,15 +108,11 @@ class FailingSink(StreamSink):
         def publish(client: StorageClient, parts: Iterable[Part], levels: Iterable[LevelChange] = ()) -> bool:
             parts, levels = list(parts), list(levels)
             if f"{batchId}-in" in hooks.left():
-                next(client._session.publish(parts, levels))
-                client._connection._send_all()
+                begin_publication(client, parts, levels)
                 hooks.pass_by(batchId, "in")
             return original(client, parts, levels)
 
         hooks.pass_by(batchId, "before")
-        StorageClient.publish = publish  # type: ignore[assignment]
-        try:
+        with patch.object(StorageClient, "publish", publish):
             super().commit(messages, batchId)
-        finally:
-            StorageClient.publish = original
         hooks.pass_by(batchId, "after")

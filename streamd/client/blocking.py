@@ -1,0 +1,70 @@
+"""Clients whose methods return when they are done, one for each protocol: no Twisted, no threads, no event loop."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from streamd.client.address import parse_address
+from streamd.client.core.commands import Blocking, BlockingIterator
+from streamd.client.drivers.sockets import SocketDriver
+from streamd.client.faststream import FastStreamCommands
+from streamd.client.pravega.commands import PravegaCommands
+from streamd.client.pravega.reader import EventFeed
+from streamd.client.pravega.writer import WriterCommands
+from streamd.client.sesp import SespCommands, TopicCommands
+from streamd.client.smq import SmqCommands
+from streamd.client.storage import StorageCommands
+from streamd.client.target import Options, Target
+
+__all__ = ["FastStreamClient", "PravegaClient", "Reader", "SespClient", "SmqClient", "StorageClient", "Topic", "Writer"]
+
+
+class Client(Blocking):
+    """A blocking client of the daemon at an address: ``host:port``, ``unix:PATH`` or ``tls:host:port:ca=FILE``.
+
+    `streamd.client.Options` are what it takes beside the address.
+    """
+
+    def __init__(self, address: str, **options: Unpack[Options]) -> None:
+        super().__init__(Target(parse_address(address), **options), SocketDriver)
+
+
+class Topic(Blocking, TopicCommands):
+    """A topic of SESP, on a connection of its own. Made by `SespClient.topic`."""
+
+
+class SespClient(Client, SespCommands[Topic]):
+    """Makes topics of SESP and describes them; `topic` is where messages are published and read."""
+
+    _topic_type = Topic
+
+
+class SmqClient(Client, SmqCommands):
+    """Pushes to a queue of Simple Message Queue, that of the endpoint at its address, and pulls from it."""
+
+
+class FastStreamClient(Client, FastStreamCommands):
+    """Streams of FastStreamDB by number. `close`, and the end of a ``with`` block, wait until all is on disk."""
+
+
+class Reader(BlockingIterator[bytes], EventFeed):
+    """The events of a Pravega segment, one after the other. Made by `PravegaClient.reader`."""
+
+
+class Writer(Blocking, WriterCommands):
+    """Appends events to a Pravega segment, each exactly once. Made by `PravegaClient.writer`.
+
+    The writer has a connection of its own, which is made again when it is lost. When it connects it learns how much of
+    it is stored. `close`, and the end of a ``with`` block, wait until all that was written is on disk.
+    """
+
+
+class PravegaClient(Client, PravegaCommands[Reader, Writer]):
+    """Makes Pravega segments, and hands out their readers and writers."""
+
+    _reader_type = Reader
+    _writer_type = Writer
+
+
+class StorageClient(Client, StorageCommands):
+    """Looks at segments, reads records in columns, and publishes what was written to hidden segments: for tools."""

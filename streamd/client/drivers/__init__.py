@@ -1,0 +1,6 @@
+"""Drivers: they move the bytes of connections and keep the time, and know nothing of any protocol.
+
+`sockets`  blocking sockets, without threads and without an event loop.
+`loop`     asyncio.
+`reactor`  Twisted.
+"""
