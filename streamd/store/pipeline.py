@@ -325,6 +325,7 @@ class Pipeline:
         if self._full is None:
             self._log.error("the disk is full, writes are refused until there is room: {error}", error=str(error))
             self._full = Full(now, now)
+            self.hindered = True
             # What was deleted may be in the file that is written to, and a fold of it gives room back.
             self._freeing_since = self._freeing_since or now
         self._full.tried = now
