@@ -337,7 +337,6 @@ class Pipeline:
         self._full.requests += len(waiters)
         self._full.bytes += flying.bytes + gathering.bytes
         self.counted.failed += bool(waiters)
-        self.hindered = True
         self._flying = None
         self.gathering = Commit(gathering.number + 1, flying.sequence)
         self.names.clear()

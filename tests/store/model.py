@@ -156,12 +156,17 @@ class Model:
         Where the levels are stored it was done before: what is still hidden goes.
         """
         fresh = []
+        mismatch: StoreError | None = None
         for level in levels:
             assert level.writer is not None
-            fresh.append(self._is_fresh(self._check(level.segment).levels.get(level.writer), level))
+            stored = self._check(level.segment).levels.get(level.writer)
+            try:
+                fresh.append(self._is_fresh(stored, level))
+            except StoreError as error:
+                mismatch = error
         if any(fresh) and not all(fresh):
-            raise StoreError("some of the ack levels are stored already, others are not")
-        if levels and not any(fresh):
+            mismatch = StoreError("some of the ack levels are stored already, others are not")
+        if levels and not any(fresh) and mismatch is None:
             for source, _ in parts:
                 if not source.deleted and not source.published:
                     self.delete(source)
@@ -175,6 +180,8 @@ class Model:
                 raise SegmentSealed(target.name)
         if len({id(source) for source, _ in parts}) < len(parts):
             raise StoreError("a hidden segment can be published once")
+        if mismatch is not None:
+            raise mismatch
         for source, target in parts:
             source.published = True
             del self.hidden[source.name]

@@ -15,7 +15,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.quic.certificate import self_signed
+from streamd.quic.certificate import local_certificate
 from streamd.store.backup import take_backup
 from streamd.store.backup_files import Backup
 from streamd.store.backup_restore import choose, restore
@@ -69,7 +69,7 @@ class PermissionsTests(SynchronousTestCase):
         fill(self.store, self.writer)
         self.compactor = Compactor(Disk(), self.store, self.home)
         self.compactor.fold()
-        self_signed(self.home)
+        local_certificate(self.home)
 
     def close(self) -> None:
         """Close it in order."""
