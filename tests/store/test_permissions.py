@@ -29,6 +29,8 @@ from tests.store.test_settle import fill
 NOBODY = 65534
 KINDS = {
     "identity",
+    "quic-ca.pem",
+    "quic-ca-key.pem",
     "lock",
     "compactor.lock",
     "committed",
