@@ -10,8 +10,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from twisted.internet.endpoints import SSL4ServerEndpoint
+from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
 
+from streamd.access.exposure import is_open_to_everybody
+from streamd.access.peer import address_text
 from streamd.config import Config
 from streamd.groups import Groups
 from streamd.interfaces import ConfigError, Core, IReloadable
@@ -38,12 +41,15 @@ class Reloader:
         self._core = core
         self._set_level = set_level
         self._endpoints: list[tuple[str, Any]] = []
-        self.exposed: list[str] = []
-        """Listeners that only the rules of access keep strangers from."""
+        self._listeners: list[tuple[str, str, IAddress]] = []
 
     def watch(self, name: str, endpoint: Any) -> None:
         """Reread the certificates of this endpoint too, where it has any."""
         self._endpoints.append((name, endpoint))
+
+    def listens(self, name: str, endpoint: str, address: IAddress) -> None:
+        """A service listens at this address: no reload may open it to everybody."""
+        self._listeners.append((name, endpoint, address))
 
     def reload(self) -> None:
         """Read everything again."""
@@ -64,13 +70,11 @@ class Reloader:
                 self._log.warn("{service} keeps its certificate: ssl: can't change it, tlsfile: can", service=name)
         self._log.info("the configuration was read again")
 
-    def open_to_everybody(self, config: Config) -> str | None:
-        """A listener that others can reach and that nothing would guard with these settings."""
-        return None if config.insecure or config.access else next(iter(self.exposed), None)
-
     def _check(self, wanted: Config) -> None:
-        if (what := self.open_to_everybody(wanted)) is not None:
-            raise ConfigError(f"access: {what} would be open to everybody; keep a rule, or set insecure")
+        for name, endpoint, address in self._listeners:
+            if is_open_to_everybody(wanted, endpoint, address):
+                what = f"{name} on {address_text(address)}"
+                raise ConfigError(f"access: {what} would be open to everybody; keep a rule, or set insecure")
 
     def _apply(self, wanted: Config) -> None:
         before, now = _flat(self.config), _flat(wanted)

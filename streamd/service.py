@@ -17,12 +17,13 @@ from twisted.python.components import Componentized
 from twisted.python.failure import Failure
 
 from streamd import __version__
-from streamd.access.exposure import is_exposed, with_mode
+from streamd.access.exposure import OPEN_TO_EVERYBODY, is_open_to_everybody
 from streamd.access.peer import address_text
 from streamd.access.permits import Access
 from streamd.config import Config
 from streamd.config import Service as Endpoint
 from streamd.connections.crowd import Crowd
+from streamd.endpoints import completed
 from streamd.interfaces import Core
 from streamd.load import Load
 from streamd.log import Log
@@ -149,7 +150,7 @@ class StreamdService(Service):
         """Begin to listen on one endpoint. TCP and unix sockets are done at once, other kinds may take their time."""
 
         def open_port() -> Deferred[IListeningPort]:
-            server = serverFromString(self._reactor, with_mode(endpoint.endpoint))
+            server = serverFromString(self._reactor, completed(endpoint.endpoint))
             if (equip := getattr(factory, "equip", None)) is not None:
                 # What an endpoint string leaves open, a factory may know: a certificate, say.
                 server = equip(server, self._config.data_dir)
@@ -162,14 +163,9 @@ class StreamdService(Service):
             if self._crowd is not None and isinstance(getattr(port, "factory", None), StreamFactory):
                 # Nothing is wrapped around the protocol: its connections are plain sockets.
                 self._crowd.adopt(port)
-            if is_exposed(endpoint.endpoint, port.getHost()):
-                what = f"{name} on {address_text(port.getHost())}"
-                reloader.exposed.append(what)
-                if reloader.open_to_everybody(self._config) is not None:
-                    raise StartFailed(
-                        f"{what} would be open to everybody: encrypt it (tlsfile:, ssl:), say who "
-                        "may do what ([[access]]), listen on 127.0.0.1, or set insecure = true; see docs/security.md"
-                    )
+            if is_open_to_everybody(self._config, endpoint.endpoint, port.getHost()):
+                raise StartFailed(f"{name} on {address_text(port.getHost())} {OPEN_TO_EVERYBODY}")
+            reloader.listens(name, endpoint.endpoint, port.getHost())
             self._log.info("{service} listens on {address}", service=name, address=address_text(port.getHost()))
 
         def refused(failure: Failure) -> None:

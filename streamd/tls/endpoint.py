@@ -11,10 +11,9 @@ from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFacto
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
+from streamd.endpoints import BACKLOG
 from streamd.interfaces import IReloadable
 from streamd.tls.certificates import Certificates
-
-_BACKLOG = 50
 
 
 class _Factory(TLSMemoryBIOFactory):
@@ -33,7 +32,7 @@ class TlsServerEndpoint:
     """
 
     def __init__(
-        self, reactor: Any, port: int, certificates: Certificates, *, interface: str = "", backlog: int = _BACKLOG
+        self, reactor: Any, port: int, certificates: Certificates, *, interface: str = "", backlog: int = BACKLOG
     ) -> None:
         kind = TCP6ServerEndpoint if ":" in interface else TCP4ServerEndpoint
         self._below = kind(reactor, port, backlog, interface)
@@ -60,7 +59,7 @@ def parse(
     certKey: str | None = None,
     clientCA: str | None = None,
     crl: str | None = None,
-    backlog: str = str(_BACKLOG),
+    backlog: str = str(BACKLOG),
     **unknown: str,
 ) -> TlsServerEndpoint:
     """The endpoint that the parts of a string describe; ValueError says what is wrong with them."""

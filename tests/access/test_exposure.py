@@ -5,13 +5,31 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from collections.abc import Generator
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+from twisted.internet import reactor as installed
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from streamd.access.exposure import is_exposed, with_mode
+from streamd import config
+from streamd.access.exposure import is_exposed, unmatched_rules
+from streamd.config import Config, Service
+from streamd.log import Log
+from streamd.plugin import found_protocols
+from streamd.process import StartFailed
+from streamd.service import StreamdService
+from streamd.settings import AccessRule, Limits, LogSettings, StoreSettings
+from tests.access.authority import Authority
 from tests.access.daemon_case import EVERYTHING, LOOPBACK, DaemonCase
+from tests.cli.run import ctl
 
+reactor: Any = installed
+NAMES = [each.name for each in found_protocols()]
 ANYWHERE = 'endpoint = "tcp:0"\n'
 RULE = f'[[access]]\nwho = "net:127.0.0.0/8"\nallow = {EVERYTHING}\n'
 
@@ -40,17 +58,6 @@ class ExposedTests(SynchronousTestCase):
             self.assertFalse(is_exposed(endpoint, anywhere), endpoint)
         for endpoint in ("tcp:1", "tcp6:1", "haproxy:tcp:1", "systemd:domain=INET:index=0"):
             self.assertTrue(is_exposed(endpoint, anywhere), endpoint)
-
-    def test_mode(self) -> None:
-        """A unix socket without a mode gets one; a path may look like a mode."""
-        for endpoint, expected in (
-            ("unix:/s", "unix:/s:mode=660"),
-            ("unix:address=/s:lockfile=0", "unix:address=/s:lockfile=0:mode=660"),
-            ("unix:/s:mode=600", "unix:/s:mode=600"),
-            ("unix:/s\\:mode=600", "unix:/s\\:mode=600:mode=660"),
-            ("tcp:1", "tcp:1"),
-        ):
-            self.assertEqual(with_mode(endpoint), expected)
 
 
 class StartTests(DaemonCase):
@@ -83,6 +90,98 @@ class StartTests(DaemonCase):
         self.assertEqual(daemon.wait(), 1, daemon.output)
         self.assertRegex(daemon.output, r"http on 0\.0\.0\.0:\d+ would be open to everybody")
         self.assertEqual(self.daemon(f"{RULE}[http]\n{ANYWHERE}").start().terminate(), 0)
+
+
+class CheckTests(TestCase):
+    """``streamctl config check`` and the daemon are of one mind."""
+
+    @inlineCallbacks
+    def test_same(self) -> Generator[Deferred[Any], Any, None]:
+        """What the one refuses as open to everybody the other does, and what the one takes the other takes."""
+        place = TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        key = Authority(Path(place.name)).issue("server")
+        endpoints = (
+            *("tcp:0", "tcp:0:interface=127.0.0.1", "tcp:port=0:interface=127.0.0.1", "tcp:0:127.0.0.1"),
+            *("tcp:0:interface=0.0.0.0", "tcp6:0", "tcp6:0:interface=::1", "tcp:0:interface=localhost"),
+            *("haproxy:tcp:0", "haproxy:tcp:0:interface=127.0.0.1", "unix:DIRECTORY/s", "unix:DIRECTORY/t:600"),
+            *("ssl:0:privateKey=KEY", "tlsfile:0:privateKey=KEY"),
+        )
+        guards = ("", "insecure = true\n", RULE)
+        for service, endpoint, guard in [
+            *product(("sesp",), endpoints, ("",)),
+            *product(("sesp", "http"), ("tcp:0", "tcp6:0"), guards),
+        ]:
+            stated = endpoint.replace("::1", r"\\:\\:1").replace("DIRECTORY", place.name).replace("KEY", str(key))
+            others = "".join(f'[{name}]\nendpoint = "off"\n' for name in NAMES if name != service)
+            text = f'data_dir = "{place.name}/data"\n[{service}]\nendpoint = "{stated}"\n{others}'
+            text = text + guard if guard.startswith("[") else guard + text
+            file = Path(place.name, "streamd.toml")
+            file.write_text(text)
+            checked = ctl("config", "check", str(file))
+            loaded = config.load(str(file), config.Overrides(), found_protocols(), reactor)
+            daemon = StreamdService(loaded, reactor, Log(None, on_stderr=True))
+            try:
+                daemon.startService()
+                started = True
+            except StartFailed as error:
+                self.assertIn("would be open to everybody", str(error))
+                started = False
+            yield daemon.stopService()
+            self.assertEqual(checked.status == 0, started, (text, checked.err))
+            self.assertTrue(started or not guard, text)
+            if not started:
+                self.assertIn(f"line 3: {service}.endpoint: it would be open to everybody", checked.err)
+
+
+class UnmatchedTests(SynchronousTestCase):
+    """Rules that nobody fits who can connect."""
+
+    def unmatched(self, who: str, *endpoints: str) -> bool:
+        """Whether a rule for these peers is one, with listeners at these endpoints."""
+        protocol = next(iter(found_protocols()))
+        services = tuple(Service(protocol, each, None) for each in endpoints)
+        rule = AccessRule(who, ("read",))
+        return bool(unmatched_rules(Config("data", LogSettings(), StoreSettings(), Limits(), services, access=(rule,))))
+
+    def test_who(self) -> None:
+        """A certificate that nobody asks for, a user without a unix socket, an address that no listener can see."""
+        for who, fitting, others in (
+            (
+                "cert:x",
+                ["tlsfile:1:privateKey=k:clientCA=c", "other:1"],
+                ["tcp:1", "tlsfile:1:privateKey=k", "ssl:1", "quic:1", "unix:/s", "tls:d:port=1"],
+            ),
+            (
+                "user:0",
+                ["unix:/s", "systemd:domain=UNIX:name=s", "haproxy:unix:/s", "other:1"],
+                ["tcp:1", "tlsfile:1:privateKey=k:clientCA=c", "systemd:domain=INET:name=s", "quic:1"],
+            ),
+            (
+                "net:127.0.0.1",
+                ["tcp:1", "tcp:1:interface=127.0.0.1", "tcp:1:127.0.0.2", "tcp:1:interface=localhost", "tcp6:1"],
+                ["unix:/s", r"tcp:1:interface=\:\:1", "systemd:domain=UNIX:name=s"],
+            ),
+            (
+                "net:10.0.0.0/8",
+                ["tcp:1", "quic:1", "tcp:1:interface=10.0.0.1", "tcp6:1", "haproxy:tcp:1:interface=127.0.0.1", "tls:d"],
+                ["tcp:1:interface=127.0.0.1", "quic:1:interface=127.0.0.1", "tcp6:1:interface=2001\\:db8\\:\\:1"],
+            ),
+            (
+                "net:2001:db8::/32",
+                ["tcp6:1", r"tcp:1:interface=\:\:", "systemd:domain=INET6:name=s", "tcp:1:interface=my.example"],
+                ["tcp:1", "tlsfile:1:privateKey=k", r"tcp6:1:interface=\:\:1", "tcp:1:interface=10.0.0.1"],
+            ),
+            ("net:::ffff:10.0.0.0/104", [], ["tcp:1", "tcp6:1", "haproxy:tcp:1"]),
+            ("net:0.0.0.0/0", ["tcp:1:interface=127.0.0.1"], ["unix:/s"]),
+            ("anyone", ["unix:/s", "tcp:1:interface=127.0.0.1"], []),
+        ):
+            for endpoint in fitting:
+                self.assertFalse(self.unmatched(who, endpoint), (who, endpoint))
+                self.assertFalse(self.unmatched(who, *others, endpoint), (who, endpoint))
+            for endpoint in others:
+                self.assertTrue(self.unmatched(who, endpoint), (who, endpoint))
+            self.assertEqual(self.unmatched(who, *others), bool(others))
 
 
 class UnixTests(DaemonCase):
