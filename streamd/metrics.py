@@ -53,7 +53,7 @@ CONNECTIONS_SLOWED: Final = (
 """Reasons, by what they are given for: these are told also where nothing was refused yet. A limit's is its name without
 ``_max``; what the store refuses has the name of its error."""
 
-LOOPS: Final = ("events", "retention", "room", "sampling", "watchdog")
+LOOPS: Final = ("events", "ping", "retention", "room", "sampling", "watchdog")
 """The periodic jobs, by name: each is told of also where it never failed."""
 
 

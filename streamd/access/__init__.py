@@ -6,5 +6,5 @@
 | `peer` | who is at the other end of a connection |
 | `permits` | the rules, and what they let one peer do |
 | `pace` | token buckets |
-| `exposure` | which listeners anybody on the network can reach |
+| `exposure` | which listeners anybody on the network can reach, and which rules fit nobody |
 """

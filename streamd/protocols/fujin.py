@@ -413,7 +413,7 @@ class FujinFactory(StreamFactory):
 
     def connectionOpened(self, connection: IQuicConnection) -> None:
         """A client is there: see that it stays."""
-        pinger = self._pingers[connection] = Pinger(self.core.clock, self._settings, connection)
+        pinger = self._pingers[connection] = Pinger(self.core, self._settings, connection)
         pinger.start()
 
     def connectionRefused(self, limit: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 
 from streamd.access.peer import address_text
+from streamd.interfaces import Core
+from streamd.loop import Loop
 from streamd.quic.interfaces import IQuicConnection, TooManyStreams
 from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin_replies import Code
@@ -41,19 +43,18 @@ class Pinger:
 
     _log = Logger()
 
-    def __init__(self, clock: IReactorTime, settings: FujinSettings, connection: IQuicConnection) -> None:
-        self._clock = clock
+    def __init__(self, core: Core, settings: FujinSettings, connection: IQuicConnection) -> None:
+        self._clock = core.clock
         self._settings = settings
         self._connection = connection
-        self._next: IDelayedCall | None = None
+        self._loop = Loop("ping", self._ping, core.clock, core.loops)
         self._late: IDelayedCall | None = None
 
     def start(self) -> None:
         """Ping again and again, the first time after a pause: a client may have to get ready for it."""
-        self._next = self._clock.callLater(self._settings.ping_seconds, self._ping)
+        self._loop.start(self._settings.ping_seconds, now=False)
 
     def _ping(self) -> None:
-        self.start()
         if self._late is None:
             # From the first one on that is not answered: an answer to any of them says that the peer is there.
             self._late = self._clock.callLater(self._settings.pong_seconds_max, self._unanswered)
@@ -65,10 +66,8 @@ class Pinger:
 
     def stop(self) -> None:
         """The connection is gone."""
-        for call in (self._next, self._late):
-            if call is not None and call.active():
-                call.cancel()
-        self._next = self._late = None
+        self._loop.stop()
+        self.answered()
 
     def answered(self) -> None:
         """The peer is there."""
