@@ -18,8 +18,7 @@ from streamd.client.address import parse_address
 from streamd.client.core.commands import Asynchronous, AsynchronousIterator
 from streamd.client.core.connection import Driver
 from streamd.client.faststream import FastStreamCommands
-from streamd.client.pravega.commands import PravegaCommands
-from streamd.client.pravega.reader import EventFeed
+from streamd.client.pravega.commands import EventFeed, PravegaCommands
 from streamd.client.pravega.writer import WriterCommands
 from streamd.client.sesp import SespCommands, TopicCommands
 from streamd.client.smq import SmqCommands
@@ -29,7 +28,7 @@ from streamd.client.target import Options, Target
 __all__ = ["FastStreamClient", "PravegaClient", "Reader", "SespClient", "SmqClient", "StorageClient", "Topic", "Writer"]
 
 
-class Client(Asynchronous):
+class AsynchronousClient(Asynchronous):
     """A client of the daemon at an address: ``host:port``, ``unix:PATH`` or ``tls:host:port:ca=FILE``.
 
     With a `reactor` it runs on that, and is awaited by what runs there; otherwise under asyncio.
@@ -56,17 +55,17 @@ class Topic(Asynchronous, TopicCommands):
     """A topic of SESP, on a connection of its own. Made by `SespClient.topic`."""
 
 
-class SespClient(Client, SespCommands[Topic]):
+class SespClient(AsynchronousClient, SespCommands[Topic]):
     """Makes topics of SESP and describes them; `topic` is where messages are published and read."""
 
     _topic_type = Topic
 
 
-class SmqClient(Client, SmqCommands):
+class SmqClient(AsynchronousClient, SmqCommands):
     """Pushes to a queue of Simple Message Queue, that of the endpoint at its address, and pulls from it."""
 
 
-class FastStreamClient(Client, FastStreamCommands):
+class FastStreamClient(AsynchronousClient, FastStreamCommands):
     """Streams of FastStreamDB by number. `close`, and the end of an ``async with`` block, wait until all is on disk."""
 
 
@@ -77,17 +76,16 @@ class Reader(AsynchronousIterator[bytes], EventFeed):
 class Writer(Asynchronous, WriterCommands):
     """Appends events to a Pravega segment, each exactly once. Made by `PravegaClient.writer`.
 
-    The writer has a connection of its own, which is made again when it is lost. When it connects it learns how much of
-    it is stored. `close`, and the end of an ``async with`` block, wait until all that was written is on disk.
+    `close`, and the end of an ``async with`` block, wait until all that was written is on disk.
     """
 
 
-class PravegaClient(Client, PravegaCommands[Reader, Writer]):
+class PravegaClient(AsynchronousClient, PravegaCommands[Reader, Writer]):
     """Makes Pravega segments, and hands out their readers and writers."""
 
     _reader_type = Reader
     _writer_type = Writer
 
 
-class StorageClient(Client, StorageCommands):
+class StorageClient(AsynchronousClient, StorageCommands):
     """Looks at segments, reads records in columns, and publishes what was written to hidden segments: for tools."""

@@ -8,8 +8,7 @@ from streamd.client.address import parse_address
 from streamd.client.core.commands import Blocking, BlockingIterator
 from streamd.client.drivers.sockets import SocketDriver
 from streamd.client.faststream import FastStreamCommands
-from streamd.client.pravega.commands import PravegaCommands
-from streamd.client.pravega.reader import EventFeed
+from streamd.client.pravega.commands import EventFeed, PravegaCommands
 from streamd.client.pravega.writer import WriterCommands
 from streamd.client.sesp import SespCommands, TopicCommands
 from streamd.client.smq import SmqCommands
@@ -19,7 +18,7 @@ from streamd.client.target import Options, Target
 __all__ = ["FastStreamClient", "PravegaClient", "Reader", "SespClient", "SmqClient", "StorageClient", "Topic", "Writer"]
 
 
-class Client(Blocking):
+class BlockingClient(Blocking):
     """A blocking client of the daemon at an address: ``host:port``, ``unix:PATH`` or ``tls:host:port:ca=FILE``.
 
     `streamd.client.Options` are what it takes beside the address.
@@ -33,17 +32,17 @@ class Topic(Blocking, TopicCommands):
     """A topic of SESP, on a connection of its own. Made by `SespClient.topic`."""
 
 
-class SespClient(Client, SespCommands[Topic]):
+class SespClient(BlockingClient, SespCommands[Topic]):
     """Makes topics of SESP and describes them; `topic` is where messages are published and read."""
 
     _topic_type = Topic
 
 
-class SmqClient(Client, SmqCommands):
+class SmqClient(BlockingClient, SmqCommands):
     """Pushes to a queue of Simple Message Queue, that of the endpoint at its address, and pulls from it."""
 
 
-class FastStreamClient(Client, FastStreamCommands):
+class FastStreamClient(BlockingClient, FastStreamCommands):
     """Streams of FastStreamDB by number. `close`, and the end of a ``with`` block, wait until all is on disk."""
 
 
@@ -54,17 +53,16 @@ class Reader(BlockingIterator[bytes], EventFeed):
 class Writer(Blocking, WriterCommands):
     """Appends events to a Pravega segment, each exactly once. Made by `PravegaClient.writer`.
 
-    The writer has a connection of its own, which is made again when it is lost. When it connects it learns how much of
-    it is stored. `close`, and the end of a ``with`` block, wait until all that was written is on disk.
+    `close`, and the end of a ``with`` block, wait until all that was written is on disk.
     """
 
 
-class PravegaClient(Client, PravegaCommands[Reader, Writer]):
+class PravegaClient(BlockingClient, PravegaCommands[Reader, Writer]):
     """Makes Pravega segments, and hands out their readers and writers."""
 
     _reader_type = Reader
     _writer_type = Writer
 
 
-class StorageClient(Client, StorageCommands):
+class StorageClient(BlockingClient, StorageCommands):
     """Looks at segments, reads records in columns, and publishes what was written to hidden segments: for tools."""

@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeVar
 
-from streamd.client.core.answer import Answer
-from streamd.client.core.commands import Connected, Feed, command, stream
+from streamd.client.core.commands import ConnectedCommands, Feed, command, stream
 from streamd.client.core.connection import MakeDriver
-from streamd.client.core.session import OrderedSession, broken, chunks
+from streamd.client.core.session import Answer, OrderedSession, broken, chunks
 from streamd.client.errors import Refused
 from streamd.client.target import Target
 from streamd.wire import WireError
@@ -66,7 +65,7 @@ def _positive(lines: list[bytes]) -> bytes:
     return lines[0][1:]
 
 
-class TopicCommands(Connected[SespSession], Feed[bytes]):
+class TopicCommands(ConnectedCommands[SespSession], Feed[bytes]):
     """Publishes to one topic and reads from it."""
 
     def __init__(self, target: Target, make_driver: MakeDriver, name: str) -> None:
@@ -139,17 +138,15 @@ class TopicCommands(Connected[SespSession], Feed[bytes]):
 Topic = TypeVar("Topic", bound=TopicCommands)
 
 
-class SespCommands(Connected[SespSession], Generic[Topic]):
+class SespCommands(ConnectedCommands[SespSession], Generic[Topic]):
     """Makes, removes and describes topics, and hands out topic objects."""
 
+    _session_type = SespSession
     _topic_type: type[Topic]
 
     def __init__(self, target: Target, make_driver: MakeDriver) -> None:
         super().__init__(target, make_driver)
         self._topics: list[Topic] = []
-
-    def _make_session(self) -> SespSession:
-        return SespSession(self._target)
 
     def topic(self, name: str) -> Topic:
         """Return a topic object, to publish and to read. It connects when it is first used; `close` closes it too."""

@@ -7,10 +7,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final, cast
 
-from streamd.client.core.commands import Connected, command
+from streamd.client.core.commands import ConnectedCommands, command
 from streamd.client.core.session import OrderedSession, chunks
 from streamd.client.errors import Refused
-from streamd.client.target import Target
 from streamd.client.values import Message, Type, Value
 from streamd.wire import WireError
 from streamd.wire.smq_client import Outcome, Response, SmqReplies, pull_frames, push_frames
@@ -22,18 +21,11 @@ _PULLS_AT_ONCE: Final = 4096
 _TYPES: Final = tuple(Type)
 
 
-class SmqSession(OrderedSession[Response]):
-    """A connection of Simple Message Queue."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(SmqReplies(target.reply_bytes_max), target)
-
-
-class SmqCommands(Connected[SmqSession]):
+class SmqCommands(ConnectedCommands[OrderedSession[Response]]):
     """Pushes to one queue and pulls from it."""
 
-    def _make_session(self) -> SmqSession:
-        return SmqSession(self._target)
+    def _make_session(self) -> OrderedSession[Response]:
+        return OrderedSession(SmqReplies(self._target.reply_bytes_max), self._target)
 
     @command
     async def push(self, messages: Iterable[Value | Message]) -> None:

@@ -11,48 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from streamd.batch import Batch
-from streamd.client.core.answer import Answer
-from streamd.client.core.commands import Connected, Feed, command, stream
+from streamd.client.core.commands import ConnectedCommands, Feed, command, stream
 from streamd.client.core.connection import MakeDriver
-from streamd.client.core.session import OrderedSession
+from streamd.client.core.session import Answer, OrderedSession
 from streamd.client.errors import ClientError, Refused
 from streamd.client.target import Target
 from streamd.wire import WireError
-from streamd.wire.storage import (
-    RECORDS_MAX,
-    AppendRecords,
-    By,
-    Code,
-    DeleteHidden,
-    DescribeSegment,
-    Existing,
-    FindRecord,
-    GetGroup,
-    GetLevel,
-    GroupPosition,
-    HiddenDeleted,
-    LevelChange,
-    LevelFound,
-    ListSegments,
-    MakeSegment,
-    NameSegments,
-    Part,
-    PublishSegments,
-    ReadRecords,
-    RecordFound,
-    RecordsAppended,
-    RecordsRead,
-    Refusal,
-    Reply,
-    Request,
-    Run,
-    SegmentInfo,
-    Segments,
-    SegmentsPublished,
-    SetGroup,
-    SplitPoints,
-    SplitRecords,
-)
+from streamd.wire import storage as wire
+from streamd.wire.storage import Code, LevelChange, Part, Reply, Request, Run, SegmentInfo
 from streamd.wire.storage_client import StorageReplies, request_bytes
 
 R = TypeVar("R", bound=Reply)
@@ -86,42 +52,16 @@ class StorageTruncated(StorageRefused):
     """Records to be read are gone; `number` is the first retained one."""
 
 
-class StorageSession(OrderedSession[Reply]):
-    """A connection for tools. Requests are numbered, and answered in order."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(StorageReplies(target.reply_bytes_max), target)
-        self._next_id = 0
-
-    def request(self, kind: type[R], make: Callable[..., Request], *values: object) -> Answer[R]:
-        """Send a request. The answer is a reply of this kind, or StorageRefused."""
-        self._next_id += 1
-        id = self._next_id
-
-        def meaning(replies: list[Reply]) -> R:
-            (reply,) = replies
-            if reply.id != id:
-                raise WireError(f"the answer to request {reply.id} where that to {id} is due")
-            if isinstance(reply, Refusal):
-                refused = StorageTruncated if reply.code == Code.RECORDS_TRUNCATED else StorageRefused
-                raise refused(reply.code, reply.text, reply.number, reply.offset)
-            if not isinstance(reply, kind):
-                raise WireError(f"{type(reply).__name__} in place of {kind.__name__}")
-            return reply
-
-        return self.ask(request_bytes(make(id, *values)), 1, meaning)
-
-
 class RunFeed(Feed[Run]):
     """The runs of a range of records. The next piece is asked for while the caller works on this one."""
 
-    def __init__(self, session: StorageSession, segment: int, first: int, end: int | None, bytes_max: int) -> None:
-        self._session = session
+    def __init__(self, tools: StorageCommands, segment: int, first: int, end: int | None, bytes_max: int) -> None:
+        self._tools = tools
         self._segment = segment
         self._number = first
         self._end = end
         self._bytes_max = bytes_max
-        self._asked: Answer[RecordsRead] | None = None
+        self._asked: Answer[wire.RecordsRead] | None = None
         self._unread: deque[Run] = deque()
 
     async def _fill(self) -> bool:
@@ -144,20 +84,40 @@ class RunFeed(Feed[Run]):
         self._unread.extend(read.runs)
         return bool(read.runs)
 
-    def _begin(self) -> Answer[RecordsRead]:
+    def _begin(self) -> Answer[wire.RecordsRead]:
         left = _NUMBER_END if self._end is None else self._end - self._number
-        return self._session.request(RecordsRead, ReadRecords, self._segment, self._number, left, self._bytes_max)
+        place = (self._segment, self._number, left, self._bytes_max)
+        return self._tools._request(wire.RecordsRead, wire.ReadRecords, *place)
 
 
-class StorageCommands(Connected[StorageSession]):
+class StorageCommands(ConnectedCommands[OrderedSession[Reply]]):
     """Looks at segments, reads records in columns, and publishes what was written to hidden segments."""
 
     def __init__(self, target: Target, make_driver: MakeDriver) -> None:
         super().__init__(target, make_driver)
-        self._appended: deque[Answer[RecordsAppended]] = deque()
+        self._next_id = 0
+        self._appended: deque[Answer[wire.RecordsAppended]] = deque()
 
-    def _make_session(self) -> StorageSession:
-        return StorageSession(self._target)
+    def _make_session(self) -> OrderedSession[Reply]:
+        return OrderedSession(StorageReplies(self._target.reply_bytes_max), self._target)
+
+    def _request(self, kind: type[R], make: Callable[..., Request], *values: object) -> Answer[R]:
+        """Send a request. The answer is a reply of this kind, or StorageRefused."""
+        self._next_id += 1
+        id = self._next_id
+
+        def meaning(replies: list[Reply]) -> R:
+            (reply,) = replies
+            if reply.id != id:
+                raise WireError(f"the answer to request {reply.id} where that to {id} is due")
+            if isinstance(reply, wire.Refusal):
+                refused = StorageTruncated if reply.code == Code.RECORDS_TRUNCATED else StorageRefused
+                raise refused(reply.code, reply.text, reply.number, reply.offset)
+            if not isinstance(reply, kind):
+                raise WireError(f"{type(reply).__name__} in place of {kind.__name__}")
+            return reply
+
+        return self._session.ask(request_bytes(make(id, *values)), 1, meaning)
 
     # -- segments ------------------------------------------------------------------------------------------------------
 
@@ -167,7 +127,7 @@ class StorageCommands(Connected[StorageSession]):
         segments: list[SegmentInfo] = []
         after = 0
         while True:
-            page = await self._session.request(Segments, ListSegments, pattern, after)
+            page = await self._request(wire.Segments, wire.ListSegments, pattern, after)
             segments += page.segments
             if not page.after:
                 return segments
@@ -176,14 +136,14 @@ class StorageCommands(Connected[StorageSession]):
     @command
     async def named(self, names: Sequence[str]) -> list[SegmentInfo]:
         """Return the segments of these names, as far as there are any."""
-        return list((await self._session.request(Segments, NameSegments, tuple(names))).segments)
+        return list((await self._request(wire.Segments, wire.NameSegments, tuple(names))).segments)
 
     @command
     async def segment(self, which: str | int) -> SegmentInfo:
         """Return one segment, by its name or its id; refused with ``NoSuchSegment``."""
         if isinstance(which, int):
-            return (await self._session.request(Segments, DescribeSegment, which)).segments[0]
-        segments = (await self._session.request(Segments, NameSegments, (which,))).segments
+            return (await self._request(wire.Segments, wire.DescribeSegment, which)).segments[0]
+        segments = (await self._request(wire.Segments, wire.NameSegments, (which,))).segments
         if not segments:
             raise StorageRefused(Code.NO_SUCH_SEGMENT, which)
         return segments[0]
@@ -191,8 +151,8 @@ class StorageCommands(Connected[StorageSession]):
     @command
     async def create(self, name: str, *, exists_ok: bool = False) -> SegmentInfo:
         """Make a segment; with `exists_ok`, take the one that is there."""
-        existing = Existing.TAKEN if exists_ok else Existing.REFUSED
-        return (await self._session.request(Segments, MakeSegment, name, False, existing)).segments[0]
+        existing = wire.Existing.TAKEN if exists_ok else wire.Existing.REFUSED
+        return (await self._request(wire.Segments, wire.MakeSegment, name, False, existing)).segments[0]
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -203,7 +163,7 @@ class StorageCommands(Connected[StorageSession]):
         StorageTruncated where they are gone, Refused where the segment is, ClientError where there are not so many.
         The next piece is on its way while the caller works on this one.
         """
-        return RunFeed(self._session, segment, first, end, bytes_max)
+        return RunFeed(self, segment, first, end, bytes_max)
 
     @command
     async def number_at(self, segment: int, timestamp: int) -> int:
@@ -211,30 +171,30 @@ class StorageCommands(Connected[StorageSession]):
 
         Where there is none, the number that the next record gets.
         """
-        return (await self._session.request(RecordFound, FindRecord, segment, By.TIMESTAMP, timestamp)).number
+        return (await self._request(wire.RecordFound, wire.FindRecord, segment, wire.By.TIMESTAMP, timestamp)).number
 
     @command
     async def offset_of(self, segment: int, number: int) -> int:
         """Return the offset where a record begins."""
-        return (await self._session.request(RecordFound, FindRecord, segment, By.NUMBER, number)).offset
+        return (await self._request(wire.RecordFound, wire.FindRecord, segment, wire.By.NUMBER, number)).offset
 
     @command
     async def number_of(self, segment: int, offset: int) -> int:
         """Return the number of the record that holds this offset."""
-        return (await self._session.request(RecordFound, FindRecord, segment, By.OFFSET, offset)).number
+        return (await self._request(wire.RecordFound, wire.FindRecord, segment, wire.By.OFFSET, offset)).number
 
     @command
     async def split_points(self, segment: int, first: int, end: int, parts: int) -> list[int]:
         """Return record numbers between `first` and `end` that make up to `parts` ranges of about the same size."""
-        return list((await self._session.request(SplitPoints, SplitRecords, segment, first, end, parts)).numbers)
+        return list((await self._request(wire.SplitPoints, wire.SplitRecords, segment, first, end, parts)).numbers)
 
     # -- hidden segments -----------------------------------------------------------------------------------------------
 
     @command
     async def create_hidden(self, name: str, *, replace: bool = False) -> int:
         """Make a hidden segment and return its id; with `replace`, an empty one in place of the one that is there."""
-        existing = Existing.REPLACED if replace else Existing.REFUSED
-        return (await self._session.request(Segments, MakeSegment, name, True, existing)).segments[0].id
+        existing = wire.Existing.REPLACED if replace else wire.Existing.REFUSED
+        return (await self._request(wire.Segments, wire.MakeSegment, name, True, existing)).segments[0].id
 
     @command
     async def append(self, hidden: int, number: int, batch: Batch) -> int:
@@ -243,7 +203,7 @@ class StorageCommands(Connected[StorageSession]):
         The client waits only where too much is on its way; after `flush` all is on disk.
         """
         for piece in _pieces(batch):
-            self._appended.append(self._session.request(RecordsAppended, AppendRecords, hidden, number, piece))
+            self._appended.append(self._request(wire.RecordsAppended, wire.AppendRecords, hidden, number, piece))
             number += piece.count
             while self._appended and self._session.is_full:
                 await self._appended.popleft()
@@ -261,39 +221,39 @@ class StorageCommands(Connected[StorageSession]):
 
         Returns False where the levels were stored before: then nothing is done.
         """
-        published = await self._session.request(SegmentsPublished, PublishSegments, tuple(parts), tuple(levels))
+        published = await self._request(wire.SegmentsPublished, wire.PublishSegments, tuple(parts), tuple(levels))
         return not published.again
 
     @command
     async def delete_hidden(self, hidden: Iterable[int]) -> int:
         """Delete hidden segments, as far as they are there; returns how many were."""
-        return (await self._session.request(HiddenDeleted, DeleteHidden, tuple(hidden))).count
+        return (await self._request(wire.HiddenDeleted, wire.DeleteHidden, tuple(hidden))).count
 
     # -- groups and levels ---------------------------------------------------------------------------------------------
 
     @command
     async def group(self, segment: int, group: str) -> int | None:
         """Return the position of a reader group; None where there is none."""
-        stored = await self._session.request(GroupPosition, GetGroup, segment, group)
+        stored = await self._request(wire.GroupPosition, wire.GetGroup, segment, group)
         return stored.position if stored.known else None
 
     @command
     async def set_group(self, segment: int, group: str, position: int) -> int:
         """Put a reader group at a position, and return it: never below the first retained record."""
-        return (await self._session.request(GroupPosition, SetGroup, segment, group, position)).position
+        return (await self._request(wire.GroupPosition, wire.SetGroup, segment, group, position)).position
 
     @command
     async def level(self, segment: int, writer: bytes) -> int | None:
         """Return a writer's ack level; None where it never wrote."""
-        stored = await self._session.request(LevelFound, GetLevel, segment, writer)
+        stored = await self._request(wire.LevelFound, wire.GetLevel, segment, writer)
         return stored.level if stored.known else None
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
     """Yield the batch as batches that a request has room for."""
-    if batch.size <= _APPEND_BYTES and batch.count <= RECORDS_MAX:
+    if batch.size <= _APPEND_BYTES and batch.count <= wire.RECORDS_MAX:
         yield batch
         return
     for part in batch.split(_APPEND_BYTES):
-        for first in range(0, part.count, RECORDS_MAX):
-            yield part.part(first, first + RECORDS_MAX)
+        for first in range(0, part.count, wire.RECORDS_MAX):
+            yield part.part(first, first + wire.RECORDS_MAX)

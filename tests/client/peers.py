@@ -19,7 +19,7 @@ def address(daemon: Daemon, service: str) -> str:
 
 def begin_publication(client: StorageClient, parts: Iterable[Part], levels: Iterable[LevelChange]) -> None:
     """Send a publication, and do not wait for its reply."""
-    client._session.request(SegmentsPublished, PublishSegments, tuple(parts), tuple(levels))
+    client._request(SegmentsPublished, PublishSegments, tuple(parts), tuple(levels))
     client._connection._flush()
 
 

@@ -6,6 +6,7 @@ Clients are the asynchronous ones, made as a user makes them: the rig's reactor 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from twisted.internet.address import UNIXAddress
@@ -17,7 +18,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.client.address import UnixAddress
-from streamd.client.core.session import Session
+from streamd.client.core.session import Answer, Session
 from streamd.client.drivers.reactor import ReactorDriver
 from streamd.client.target import Target
 from streamd.interfaces import Core
@@ -180,9 +181,14 @@ class Endless:
 TARGET = Target(UnixAddress("rig"), reply_bytes_max=REPLY_BYTES_MAX)
 
 
+async def wait(answer: Answer[Any]) -> None:
+    """How a command waits for an answer where there is no connection."""
+    await ReactorDriver(Clock()).until(answer, inf)
+
+
 def bare(session: S) -> S:
     """A session without a connection: a test moves its bytes."""
-    session.wait = ReactorDriver(Clock()).until
+    session.wait = wait
     return session
 
 

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.batch import LENGTH_TYPE, Batch
 from streamd.client import StorageClient, asynchronous
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken, Refused
-from streamd.client.storage import StorageRefused, StorageSession, StorageTruncated
+from streamd.client.storage import StorageRefused, StorageTruncated
 from streamd.interfaces import Core
 from streamd.protocols.factory import StreamFactory
 from streamd.protocols.pravega import PravegaFactory, PravegaSettings
@@ -19,7 +19,7 @@ from streamd.wire import storage
 from streamd.wire.fields import to_bytes
 from streamd.wire.storage import LevelChange, Part, Run
 from tests.client.peers import begin_publication
-from tests.client.rig import TARGET, ClientCase, bare
+from tests.client.rig import ClientCase
 from tests.daemon import Daemon
 
 REPLY_BYTES_MAX = 64 << 20
@@ -107,12 +107,12 @@ class SessionTests(StorageCase):
     def test_no_answer_of_ours(self) -> None:
         """A reply to something else, or of another kind, ends the connection."""
         for reply in (storage.RecordsAppended(99, 1), storage.RecordsAppended(1, 1)):
-            session = bare(StorageSession(TARGET))
-            answer = session.request(storage.Segments, storage.DescribeSegment, 1)
-            session.receive(to_bytes(reply))
-            self.assertTrue(answer.done)
-            self.assertRaises(ProtocolBroken, answer.result)
-            self.assertIsInstance(session.error, ProtocolBroken)
+            driven = self.drive(asynchronous.StorageClient)
+            driven.run(driven.client.connect())
+            asking = driven.begin(driven.client.segment(1))
+            driven.wire.protocol.dataReceived(to_bytes(reply))
+            self.failureResultOf(asking, ProtocolBroken)
+            self.assertTrue(driven.client.is_closed)
 
 
 class ReadTests(StorageCase):

@@ -1,8 +1,7 @@
 """The core of every client: what to send, what a reply means, when to connect again. It knows no socket and no loop.
 
-`answer`        an `Answer` is awaited by a command and resolved by a reply.
 `session`       a `Session` is one connection's side of a protocol: requests to bytes, replies to answers.
-`connection`    a `Connection` opens a session, watches it for silence and closes it; a `Driver` moves its bytes.
+`connection`    a `ClientConnection` opens a session, watches it for silence and closes it; a `Driver` moves its bytes.
 `reconnecting`  `Reconnecting` makes a lost connection again, and says when to give up.
 `commands`      `command` makes a coroutine of the core a method: one that blocks, or one that is awaited.
 

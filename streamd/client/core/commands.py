@@ -1,12 +1,12 @@
 """Commands: methods that are written once, as coroutines, for clients that block and for clients that are awaited.
 
-    class SmqCommands(Connected[SmqSession]):
+    class SmqCommands(ConnectedCommands[OrderedSession[Response]]):
         @command
         async def pull(self) -> Message | None:
             ...
 
-    class SmqClient(Client, SmqCommands): ...       # Client is Blocking:      client.pull()
-    class SmqClient(Client, SmqCommands): ...       # Client is Asynchronous:  await client.pull()
+    class SmqClient(BlockingClient, SmqCommands): ...         # message = client.pull()
+    class SmqClient(AsynchronousClient, SmqCommands): ...     # message = await client.pull()
 
 A type checker takes the method's type from the class of the client: `Blocking` or `Asynchronous`. It refuses a command
 that calls another one on ``self``, which would wait where it should be awaited: what two of them share is a coroutine
@@ -23,9 +23,8 @@ from inspect import signature
 from types import TracebackType
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-from streamd.client.core.answer import Steps
-from streamd.client.core.connection import Connection, MakeDriver, S
-from streamd.client.core.session import closed
+from streamd.client.core.connection import ClientConnection, MakeDriver, S
+from streamd.client.core.session import Steps, closed
 from streamd.client.target import Target
 
 P = ParamSpec("P")
@@ -60,20 +59,22 @@ class Commands(ABC):
         return steps
 
 
-class Connected(Commands, Generic[S]):
+class ConnectedCommands(Commands, Generic[S]):
     """A client with one connection, made by the first command or at the beginning of a ``with`` block.
 
     Once the connection is lost every command raises ConnectionLost: make another client.
     """
 
+    _session_type: Callable[[Target], S]
+
     def __init__(self, target: Target, make_driver: MakeDriver) -> None:
         super().__init__(target, make_driver)
         self._session = self._make_session()
-        self._connection = Connection(self._session, target, make_driver())
+        self._connection = ClientConnection(self._session, target, make_driver())
 
-    @abstractmethod
     def _make_session(self) -> S:
         """Return the session of the connection."""
+        return self._session_type(self._target)
 
     @property
     def is_closed(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from streamd.client.core.answer import Answer, Steps
-from streamd.client.core.session import Session, closed
+from streamd.client.core.session import Answer, Session, Steps, closed
 from streamd.client.errors import ClientError, ConnectionLost, Timeout
 from streamd.client.target import Target
 
@@ -33,23 +33,20 @@ class Driver(Protocol):
     def spawn(self, steps: Steps[None]) -> None:
         """Carry this out, beside the caller or at once."""
 
-    async def dial(self, connection: Connection[Any], target: Target) -> Transport:
+    async def dial(self, connection: ClientConnection[Any], target: Target) -> Transport:
         """Connect, and return a transport that reports to this connection. TimeoutError, OSError or ClientError."""
 
-    async def until(self, answer: Answer[Any]) -> None:
-        """Return when the answer is done."""
+    async def until(self, answer: Answer[Any], seconds: float) -> None:
+        """Return when the answer is done, or after so many seconds, which may be infinitely many."""
 
     def seconds(self) -> float:
         """Return the time of a clock that never goes back."""
-
-    def call_later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
-        """Call this later; returns what prevents it."""
 
 
 MakeDriver: TypeAlias = Callable[[], Driver]
 
 
-class Connection(Generic[S]):
+class ClientConnection(Generic[S]):
     """One connection, from its making to its end. Any number of commands may be on their way at once."""
 
     def __init__(self, session: S, target: Target, driver: Driver) -> None:
@@ -63,9 +60,7 @@ class Connection(Generic[S]):
         self._opened: Answer[None] = Answer(self.wait)
         self._dialed: Answer[None] = Answer(self.wait)
         self._gone: Answer[None] = Answer(self.wait)
-        self._is_watched = False
         self._moved_seconds = 0.0
-        self._unwatch: Callable[[], object] | None = None
 
     # -- what clients do with it ---------------------------------------------------------------------------------------
 
@@ -96,7 +91,7 @@ class Connection(Generic[S]):
         finally:
             self._flush()
         if self._paused:
-            await self.session.room()
+            await self.session.until(lambda: not self._paused)
         return value
 
     async def close(self) -> None:
@@ -110,12 +105,11 @@ class Connection(Generic[S]):
             await self._dialed
         if self._transport is not None and not self._gone.done:
             self._transport.close()
-            # A daemon that takes nothing more does not keep the client from closing.
-            cancel = self._driver.call_later(self._target.reply_seconds_max, self._transport.abort)
-            try:
+            await self._driver.until(self._gone, self._target.reply_seconds_max)
+            if not self._gone.done:
+                # A daemon that takes nothing more does not keep the client from closing.
+                self._transport.abort()
                 await self._gone
-            finally:
-                cancel()
 
     def abort(self, error: ClientError) -> None:
         """Hang up at once; every command that waits fails with this error."""
@@ -123,11 +117,17 @@ class Connection(Generic[S]):
         if self._transport is not None and not self._gone.done:
             self._transport.abort()
 
-    def wait(self, answer: Answer[Any]) -> Steps[None]:
-        """Send what there is to send, and wait for an answer."""
+    async def wait(self, answer: Answer[Any]) -> None:
+        """Send what there is to send, and wait for an answer. A daemon that is silent for too long is given up."""
         self._flush()
-        self._watch()
-        return self._driver.until(answer)
+        seconds = self._driver.seconds
+        begun, seconds_max = seconds(), self._target.reply_seconds_max
+        while not answer.done:
+            left = max(begun, self._moved_seconds) + seconds_max - seconds() if self.session.is_waiting else inf
+            if left > 0:
+                await self._driver.until(answer, left)
+            else:
+                self.abort(Timeout(f"{self._target.address} was silent for {seconds_max:g} s"))
 
     # -- what the transport reports ------------------------------------------------------------------------------------
 
@@ -136,8 +136,6 @@ class Connection(Generic[S]):
         self._moved_seconds = self._driver.seconds()
         if (error := self.session.receive(data)) is not None:
             self.abort(error)
-        elif not self.session.is_waiting:
-            self._is_watched = False
 
     def paused(self) -> None:
         """The transport's buffer is full."""
@@ -148,8 +146,7 @@ class Connection(Generic[S]):
         self._moved_seconds = self._driver.seconds()
         self._paused = False
         self._flush()
-        if not self._paused:
-            self.session.sent()
+        self.session.changed()
 
     def lost(self, reason: str) -> None:
         """The transport is gone."""
@@ -184,37 +181,8 @@ class Connection(Generic[S]):
             self._transport.write(self.session.outgoing())
             if not self._paused:
                 # The transport has room for more.
-                self.session.sent()
+                self.session.changed()
 
     def _end(self, error: ClientError) -> None:
-        if self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
         self.session.lost(error)
         self._opened.fail(error)
-
-    # -- silence -------------------------------------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        """Count the seconds of silence from now on, where a command waits for the daemon and they are not counted."""
-        if not self._is_watched and self.session.is_waiting:
-            self._is_watched = True
-            self._moved_seconds = self._driver.seconds()
-            if self._unwatch is None:
-                self._look_in(self._target.reply_seconds_max)
-
-    def _look_in(self, seconds: float) -> None:
-        self._unwatch = self._driver.call_later(seconds, self._look)
-
-    def _look(self) -> None:
-        """Give the connection up where a command waits and nothing moved for too long."""
-        self._unwatch = None
-        if not self.session.is_waiting:
-            self._is_watched = False
-            return
-        seconds_max = self._target.reply_seconds_max
-        left = self._moved_seconds + seconds_max - self._driver.seconds()
-        if left > 0:
-            self._look_in(left)
-        else:
-            self.abort(Timeout(f"{self._target.address} was silent for {seconds_max:g} s"))

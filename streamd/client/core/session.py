@@ -1,21 +1,21 @@
 """Sessions: one connection's side of a protocol, without the connection.
 
-A session turns requests into bytes and replies into answers. `streamd.client.core.connection` moves the bytes:
+A session turns requests into bytes and replies into answers, which commands await:
 
     reply = await session.ask(command_line(Create(name)), 1, meaning)
 
-Many requests can be on their way at once.
+Many requests can be on their way at once. `streamd.client.core.connection` moves the bytes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from streamd.batch import Buffer
-from streamd.client.core.answer import Answer, Wait
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken
 from streamd.client.target import Target
 from streamd.wire import WireError
@@ -27,6 +27,62 @@ _CHUNK_BYTES: Final = 128 << 10
 
 # What a small message costs beside its bytes, so that a chunk of empty ones is not endless.
 _MESSAGE_BYTES: Final = 8
+
+
+Steps: TypeAlias = Coroutine[Any, Any, T]
+"""A coroutine of the core: it awaits answers, and other coroutines of the core."""
+
+Wait: TypeAlias = "Callable[[Answer[Any]], Steps[None]]"
+"""Returns when an answer is done."""
+
+
+class Answer(Generic[T]):
+    """A value or an error that is there later. Any number of commands may await it."""
+
+    __slots__ = ("_calls", "_error", "_value", "_wait", "done")
+
+    def __init__(self, wait: Wait) -> None:
+        self.done = False
+        self._wait = wait
+        self._calls: list[Callable[[], object]] = []
+        self._value: T | None = None
+        self._error: Exception | None = None
+
+    def resolve(self, value: T) -> None:
+        """Set the value. An answer that is done stays as it is."""
+        if not self.done:
+            self._value = value
+            self._end()
+
+    def fail(self, error: Exception) -> None:
+        """Set the error. An answer that is done stays as it is."""
+        if not self.done:
+            self._error = error
+            self._end()
+
+    def _end(self) -> None:
+        self.done = True
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Call this when the answer is done: at once where it is."""
+        if self.done:
+            call()
+        else:
+            self._calls.append(call)
+
+    def result(self) -> T:
+        """Return the value, or raise the error."""
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        if not self.done:
+            yield from self._wait(self).__await__()
+        return self.result()
 
 
 class Replies(Protocol[R]):
@@ -50,7 +106,9 @@ class Session(ABC, Generic[R]):
         self._codec = codec
         self._outgoing: list[Buffer] = []
         self._outgoing_bytes = 0
-        self._room: list[Answer[None]] = []
+        self._asked: deque[Any] = deque()
+        """Requests that wait for replies. Each has an `answer`."""
+        self._change: Answer[None] | None = None
         self.pipelined_bytes_max = target.pipelined_bytes_max
         """How much is sent before it is answered. A single request may be larger."""
         self.error: ClientError | None = None
@@ -67,7 +125,7 @@ class Session(ABC, Generic[R]):
     @property
     def is_waiting(self) -> bool:
         """Whether the daemon owes an answer, or has to take what is sent before a command goes on."""
-        return bool(self._room)
+        return bool(self._asked) or self._change is not None
 
     @property
     def is_sending(self) -> bool:
@@ -75,17 +133,17 @@ class Session(ABC, Generic[R]):
         return self._outgoing_bytes > 0
 
     def outgoing(self) -> bytes:
-        """Return what is to be sent. The caller says `sent` when there is room for more."""
+        """Return what is to be sent. The caller says `changed` when there is room for more."""
         data = b"".join(self._outgoing)
         self._outgoing = []
         self._outgoing_bytes = 0
         return data
 
-    def sent(self) -> None:
-        """Let commands go on that wait for room."""
-        room, self._room = self._room, []
-        for answer in room:
-            answer.resolve(None)
+    def changed(self) -> None:
+        """Let commands look again that wait in `until`."""
+        change, self._change = self._change, None
+        if change is not None:
+            change.resolve(None)
 
     def receive(self, data: bytes) -> ClientError | None:
         """Take what the daemon sent. Returns the error that it ends the session with, if any."""
@@ -99,6 +157,7 @@ class Session(ABC, Generic[R]):
             ended = broken(error) if isinstance(error, WireError) else error
             self.lost(ended)
             return ended
+        self.changed()
         return None
 
     def ended(self) -> None:
@@ -112,19 +171,17 @@ class Session(ABC, Generic[R]):
         self.error = error
         self._outgoing = []
         self._outgoing_bytes = 0
-        room, self._room = self._room, []
-        for answer in (*room, *self._abandoned()):
-            answer.fail(error)
+        asked, self._asked = self._asked, deque()
+        for request in asked:
+            request.answer.fail(error)
+        if self._change is not None:
+            self._change.fail(error)
 
     # -- for the protocols ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _received(self, replies: list[R]) -> None:
         """Resolve the answers that these replies are for. WireError or ClientError where they end the session."""
-
-    @abstractmethod
-    def _abandoned(self) -> list[Answer[Any]]:
-        """Forget all answers that are awaited, and return them."""
 
     def send(self, data: Buffer) -> None:
         """Put a request into what is to be sent."""
@@ -133,31 +190,29 @@ class Session(ABC, Generic[R]):
         self._outgoing.append(data)
         self._outgoing_bytes += len(data)
 
-    def room(self) -> Answer[None]:
-        """Wait until the transport has room for more."""
-        if self.error is not None:
-            raise self.error
-        answer: Answer[None] = Answer(self.wait)
-        self._room.append(answer)
-        return answer
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until this is so. The session looks whenever something was sent or received."""
+        while not condition():
+            if self.error is not None:
+                raise self.error
+            if self._change is None:
+                self._change = Answer(self.wait)
+            await self._change
 
-    async def room_for_more(self) -> None:
+    async def room(self) -> None:
         """Wait where much is to be sent: for requests that get no reply."""
-        if self._outgoing_bytes >= self.pipelined_bytes_max:
-            await self.room()
+        await self.until(lambda: self._outgoing_bytes < self.pipelined_bytes_max)
 
 
+@dataclass(slots=True)
 class _Asked(Generic[R]):
     """A request, or many alike, on its way: how many replies it gets, what they mean, and the answer."""
 
-    __slots__ = ("answer", "count", "meaning", "replies", "size")
-
-    def __init__(self, answer: Answer[Any], count: int, size: int, meaning: Callable[[list[R]], Any]) -> None:
-        self.answer = answer
-        self.count = count
-        self.size = size
-        self.meaning = meaning
-        self.replies: list[R] = []
+    answer: Answer[Any]
+    count: int
+    size: int
+    meaning: Callable[[list[R]], Any]
+    replies: list[R] = field(default_factory=list)
 
     def finish(self) -> WireError | None:
         """Resolve the answer. Returns what is wrong with the replies, where they are none of this protocol."""
@@ -176,14 +231,11 @@ class _Asked(Generic[R]):
 class OrderedSession(Session[R]):
     """A session whose replies come in the order of the requests."""
 
+    _asked: deque[_Asked[R]]
+
     def __init__(self, codec: Replies[R], target: Target) -> None:
         super().__init__(codec, target)
-        self._asked: deque[_Asked[R]] = deque()
         self._asked_bytes = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._asked) or super().is_waiting
 
     @property
     def is_full(self) -> bool:
@@ -242,11 +294,6 @@ class OrderedSession(Session[R]):
                 raise wrong
         if at < len(replies):
             raise WireError("a reply that nobody asked for")
-
-    def _abandoned(self) -> list[Answer[Any]]:
-        asked, self._asked = self._asked, deque()
-        self._asked_bytes = 0
-        return [request.answer for request in asked]
 
 
 def chunks(messages: Iterable[bytes], chunk_bytes: int = _CHUNK_BYTES) -> Iterator[list[bytes]]:

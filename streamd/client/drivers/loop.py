@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any
 
 from streamd.client.address import UnixAddress
-from streamd.client.core.answer import Answer, Steps
-from streamd.client.core.connection import Connection, Transport
+from streamd.client.core.connection import ClientConnection, Transport
+from streamd.client.core.session import Answer, Steps
 from streamd.client.target import Target
 from streamd.client.tls import context_for
 
@@ -27,7 +27,7 @@ class LoopDriver:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def dial(self, connection: Connection[Any], target: Target) -> Transport:
+    async def dial(self, connection: ClientConnection[Any], target: Target) -> Transport:
         """Connect a transport of asyncio's."""
         loop = asyncio.get_running_loop()
         address = target.address
@@ -45,23 +45,25 @@ class LoopDriver:
                 transport, _ = await loop.create_connection(make, address.host, address.port, ssl=context)
         return transport
 
-    async def until(self, answer: Answer[Any]) -> None:
-        """Wait for a future that the answer resolves."""
-        future = asyncio.get_running_loop().create_future()
+    async def until(self, answer: Answer[Any], seconds: float) -> None:
+        """Wait for a future that the answer resolves, or a timer."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
         answer.when_done(partial(_resolve, future))
-        await future
+        timer = None if seconds == inf else loop.call_later(seconds, _resolve, future)
+        try:
+            await future
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def seconds(self) -> float:
         """Return the loop's time."""
         return asyncio.get_running_loop().time()
 
-    def call_later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
-        """Call this on the loop later; returns what prevents it."""
-        return asyncio.get_running_loop().call_later(seconds, call).cancel
-
 
 def _resolve(future: asyncio.Future[None]) -> None:
-    # A future that was cancelled is done already.
+    # A future that was cancelled is done already, and so is one whose time is over.
     if not future.done():
         future.set_result(None)
 
@@ -69,7 +71,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
 class _Reports(asyncio.Protocol):
     """Reports to a connection."""
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: ClientConnection[Any]) -> None:
         self._connection = connection
 
     def data_received(self, data: bytes) -> None:

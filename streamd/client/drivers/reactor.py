@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from cryptography.x509 import load_pem_x509_certificates
 from OpenSSL import SSL, crypto
 from twisted.internet import error as failures
 from twisted.internet.defer import Deferred
@@ -19,8 +19,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from streamd.client.address import TlsAddress, UnixAddress
-from streamd.client.core.answer import Answer, Steps
-from streamd.client.core.connection import Connection
+from streamd.client.core.connection import ClientConnection
+from streamd.client.core.session import Answer, Steps
 from streamd.client.errors import ClientError
 from streamd.client.target import Target
 
@@ -35,7 +35,7 @@ class ReactorDriver:
         """Carry this out beside the caller."""
         Deferred.fromCoroutine(steps)
 
-    async def dial(self, connection: Connection[Any], target: Target) -> ReactorTransport:
+    async def dial(self, connection: ClientConnection[Any], target: Target) -> ReactorTransport:
         """Connect through an endpoint."""
         address = target.address
         endpoint: Any
@@ -58,25 +58,25 @@ class ReactorDriver:
             raise OSError(f"{type(error).__name__}: {error}")
         return transport
 
-    async def until(self, answer: Answer[Any]) -> None:
-        """Wait for a Deferred that the answer fires."""
+    async def until(self, answer: Answer[Any], seconds: float) -> None:
+        """Wait for a Deferred that the answer fires, or a timer."""
         waiting: Deferred[None] = Deferred()
         answer.when_done(partial(_resolve, waiting))
-        await waiting
+        timer = None if seconds == inf else self._reactor.callLater(seconds, _resolve, waiting)
+        try:
+            await waiting
+        finally:
+            if timer is not None and timer.active():
+                timer.cancel()
 
     def seconds(self) -> float:
         """Return the reactor's time."""
         seconds: float = self._reactor.seconds()
         return seconds
 
-    def call_later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
-        """Call this on the reactor later; returns what prevents it."""
-        delayed = self._reactor.callLater(seconds, call)
-        return lambda: delayed.active() and delayed.cancel()
-
 
 def _resolve(waiting: Deferred[None]) -> None:
-    # A Deferred that was cancelled has been called already.
+    # A Deferred that was cancelled has been called already, and so has one whose time is over.
     if not waiting.called:
         waiting.callback(None)
 
@@ -94,20 +94,13 @@ def _tls_of(target: Target) -> Any:
             shown = PrivateCertificate.loadPEM(b"".join(Path(file).read_bytes() for file in files))
         trusted = None
         if address.ca is not None:
-            trusted = trustRootFromCertificates(list(map(Certificate.loadPEM, _certificates(address.ca))))
+            authorities = map(crypto.X509.from_cryptography, load_pem_x509_certificates(Path(address.ca).read_bytes()))
+            trusted = trustRootFromCertificates(list(map(Certificate, authorities)))
     except OSError as error:
         raise ClientError(f"{error.filename}: {error.strerror}") from None
     except (SSL.Error, crypto.Error, ValueError):
         raise ClientError(f"{address}: expected certificates and keys in these files, as PEM") from None
     return optionsForClientTLS(address.host, trusted, shown)
-
-
-def _certificates(file: str) -> list[bytes]:
-    pattern = b"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----"
-    certificates = re.findall(pattern, Path(file).read_bytes(), re.DOTALL)
-    if not certificates:
-        raise ValueError(file)
-    return certificates
 
 
 @implementer(IPushProducer)
@@ -117,7 +110,7 @@ class ReactorTransport(Protocol):
     # Every stream transport of Twisted is a consumer too, which ITransport does not say.
     transport: Any
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: ClientConnection[Any]) -> None:
         self._connection = connection
 
     def connectionMade(self) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from bisect import insort
-from collections.abc import Callable
-from functools import partial
-from operator import attrgetter
+from math import inf
 from select import POLLIN, POLLOUT, poll
 from typing import Any, Final
 
 from streamd.client.address import UnixAddress
-from streamd.client.core.answer import Answer, Steps
 from streamd.client.core.commands import run
-from streamd.client.core.connection import Connection
+from streamd.client.core.connection import ClientConnection
+from streamd.client.core.session import Answer, Steps
 from streamd.client.target import Target
 from streamd.client.tls import context_for
 
@@ -29,58 +26,34 @@ class SocketDriver:
 
     def __init__(self) -> None:
         self._transport: SocketTransport | None = None
-        self._timers: list[_Timer] = []
 
     def spawn(self, steps: Steps[None]) -> None:
         """Carry this out at once."""
         run(steps)
 
-    async def dial(self, connection: Connection[Any], target: Target) -> SocketTransport:
+    async def dial(self, connection: ClientConnection[Any], target: Target) -> SocketTransport:
         """Connect a socket."""
         self._transport = SocketTransport(_connect(target), connection)
         return self._transport
 
-    async def until(self, answer: Answer[Any]) -> None:
-        """Send, receive and call timers until the answer is done."""
-        while not answer.done:
-            self._turn()
+    async def until(self, answer: Answer[Any], seconds: float) -> None:
+        """Send and receive until the answer is done, or for so long."""
+        end = time.monotonic() + seconds
+        while not answer.done and (left := end - time.monotonic()) > 0:
+            if self._transport is None or self._transport.is_gone:
+                time.sleep(left)
+            else:
+                self._transport.turn(left)
 
     def seconds(self) -> float:
         """Return the time of the system's monotonic clock."""
         return time.monotonic()
 
-    def call_later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
-        """Call this while the caller waits for an answer; returns what prevents it."""
-        timer = _Timer(time.monotonic() + seconds, call)
-        insort(self._timers, timer, key=attrgetter("due"))
-        return partial(self._cancel, timer)
-
-    def _cancel(self, timer: _Timer) -> None:
-        if timer in self._timers:
-            self._timers.remove(timer)
-
-    def _turn(self) -> None:
-        """Let the transport do one thing. Where it has nothing to do until the next timer is due, call that."""
-        timer = self._timers[0]
-        seconds = max(timer.due - time.monotonic(), 0.0)
-        if self._transport is None or self._transport.is_gone:
-            time.sleep(seconds)
-        elif self._transport.turn(seconds):
-            return
-        del self._timers[0]
-        timer.call()
-
-
-class _Timer:
-    def __init__(self, due: float, call: Callable[[], object]) -> None:
-        self.due = due
-        self.call = call
-
 
 class SocketTransport:
     """A socket that never waits by itself, and what it could not send yet."""
 
-    def __init__(self, connected: socket.socket, connection: Connection[Any]) -> None:
+    def __init__(self, connected: socket.socket, connection: ClientConnection[Any]) -> None:
         self._socket = connected
         self._connection = connection
         self._unsent = memoryview(b"")
@@ -106,8 +79,8 @@ class SocketTransport:
 
     abort = close
 
-    def turn(self, seconds: float) -> bool:
-        """Send something, or wait for the daemon. Returns whether anything happened in time."""
+    def turn(self, seconds: float) -> None:
+        """Send something; where nothing can be sent, wait for the daemon for so long."""
         try:
             if self._unsent and self._send():
                 if not self._unsent:
@@ -115,16 +88,13 @@ class SocketTransport:
                     self._connection.resumed()
             elif self._is_ready(seconds):
                 self._receive()
-            else:
-                return False
         except OSError as error:
             self._fail(error)
-        return True
 
     def _is_ready(self, seconds: float) -> bool:
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        return bool(self._poll.poll(1000 * seconds))
+        return bool(self._poll.poll(None if seconds == inf else 1000 * seconds))
 
     def _send(self) -> bool:
         """Send a piece; returns whether the operating system took anything."""
@@ -163,31 +133,23 @@ class SocketTransport:
 
 def _connect(target: Target) -> socket.socket:
     """Return a connected socket that never waits by itself."""
-    address = target.address
-    deadline = time.monotonic() + target.connect_seconds_max
+    address, seconds_max = target.address, target.connect_seconds_max
+    end = time.monotonic() + seconds_max
     context = context_for(target)
-    connected = _connect_plain(target)
+    if isinstance(address, UnixAddress):
+        connected, name = socket.socket(socket.AF_UNIX), None
+    else:
+        connected, name = socket.create_connection(address[:2], seconds_max), address.host
     try:
+        if isinstance(address, UnixAddress):
+            connected.settimeout(seconds_max)
+            connected.connect(address.path)
+        else:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
-            connected.settimeout(max(deadline - time.monotonic(), 0.001))
-            name = None if isinstance(address, UnixAddress) else address.host
+            connected.settimeout(max(end - time.monotonic(), 0.001))
             connected = context.wrap_socket(connected, server_hostname=name)
         connected.setblocking(False)
-    except BaseException:
-        connected.close()
-        raise
-    return connected
-
-
-def _connect_plain(target: Target) -> socket.socket:
-    if not isinstance(target.address, UnixAddress):
-        connected = socket.create_connection(target.address[:2], target.connect_seconds_max)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connected
-    connected = socket.socket(socket.AF_UNIX)
-    try:
-        connected.settimeout(target.connect_seconds_max)
-        connected.connect(target.address.path)
     except BaseException:
         connected.close()
         raise

@@ -11,7 +11,7 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from streamd.client.core.connection import Connection
+from streamd.client.core.connection import ClientConnection
 from streamd.client.drivers.reactor import ReactorDriver, ReactorTransport
 from streamd.client.target import Target
 from streamd.quic.interfaces import TooManyStreams
@@ -28,7 +28,7 @@ class StreamDriver(ReactorDriver):
         self._quic = quic
         self._name_of_code = name_of_code
 
-    async def dial(self, connection: Connection[Any], target: Target) -> ReactorTransport:
+    async def dial(self, connection: ClientConnection[Any], target: Target) -> ReactorTransport:
         """Open a stream."""
         stream = StreamReports(connection, self._name_of_code)
         try:
@@ -43,7 +43,7 @@ class StreamDriver(ReactorDriver):
 class StreamReports(ReactorTransport):
     """A stream of QUIC. It reports to a connection."""
 
-    def __init__(self, connection: Connection[Any], name_of_code: Callable[[int], str]) -> None:
+    def __init__(self, connection: ClientConnection[Any], name_of_code: Callable[[int], str]) -> None:
         super().__init__(connection)
         self._name_of_code = name_of_code
 

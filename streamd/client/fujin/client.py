@@ -9,10 +9,9 @@ from typing import Any, Final, TypeVar
 from twisted.internet.protocol import Factory, Protocol
 
 from streamd.client.address import TcpAddress, parse_address
-from streamd.client.core.answer import Steps
-from streamd.client.core.commands import Asynchronous, AsynchronousIterator, Commands, Connected, command
+from streamd.client.core.commands import Asynchronous, AsynchronousIterator, Commands, ConnectedCommands, command
 from streamd.client.core.connection import MakeDriver
-from streamd.client.core.session import chunks
+from streamd.client.core.session import Steps, chunks
 from streamd.client.drivers.streams import StreamDriver
 from streamd.client.errors import ConnectionLost, Refused
 from streamd.client.fujin.session import FujinSession, Message, StreamEnded, name_of_code, refusal_of
@@ -22,23 +21,32 @@ from streamd.quic.settings import QuicSettings
 from streamd.wire import fujin_client
 from streamd.wire.fujin_replies import Reply
 
+W = TypeVar("W", "Writer", "Reader")
+
 ALPN: Final = "fujin"
 
-Stream = TypeVar("Stream", "Writer", "Reader")
+
+class FujinStream(Asynchronous, ConnectedCommands[FujinSession]):
+    """A stream of its own on the client's connection.
+
+    :param first: the command that makes it a writer's or a reader's.
+    :param reply: the reply to that command; None where it gets none.
+    """
+
+    def __init__(self, target: Target, make_driver: MakeDriver, first: bytes, reply: Reply | None = None) -> None:
+        self._first = first
+        self._reply = reply
+        super().__init__(target, make_driver)
+
+    def _make_session(self) -> FujinSession:
+        return FujinSession(self._target, self._first, self._reply)
 
 
-class Writer(Asynchronous, Connected[FujinSession]):
+class Writer(FujinStream):
     """Writes messages of Fujin. Made by `FujinClient.writer`.
 
     `close`, and the end of an ``async with`` block, disconnect. A transaction that is not committed is forgotten.
     """
-
-    def __init__(self, target: Target, make_driver: MakeDriver, writer_id: int) -> None:
-        self._writer_id = writer_id
-        super().__init__(target, make_driver)
-
-    def _make_session(self) -> FujinSession:
-        return FujinSession(self._target, fujin_client.connect_writer(self._writer_id), None)
 
     @command
     async def write(self, topic: str, messages: Iterable[bytes]) -> None:
@@ -86,7 +94,7 @@ class Writer(Asynchronous, Connected[FujinSession]):
         await self.commit()
 
 
-class Reader(AsynchronousIterator[Message], Asynchronous, Connected[FujinSession]):
+class Reader(AsynchronousIterator[Message], FujinStream):
     """Messages of Fujin, one after the other, for as long as there is a daemon. Made by `FujinClient.reader`.
 
     `connect`, and the beginning of an ``async with`` block, tell whether the daemon has what is to be read: Refused
@@ -95,15 +103,11 @@ class Reader(AsynchronousIterator[Message], Asynchronous, Connected[FujinSession
     """
 
     def __init__(self, target: Target, make_driver: MakeDriver, name: str, fetch: int | None) -> None:
+        first = fujin_client.connect_reader(name, consumer=fetch is not None)
+        super().__init__(target, make_driver, first, Reply.READER_CONNECTED)
         self._client: Commands = self
-        self._name = name
         self._fetch = fetch
         self._wanted = 0
-        super().__init__(target, make_driver)
-
-    def _make_session(self) -> FujinSession:
-        first = fujin_client.connect_reader(self._name, consumer=self._fetch is not None)
-        return FujinSession(self._target, first, Reply.READER_CONNECTED)
 
     @property
     def auto_commit(self) -> bool:
@@ -198,11 +202,11 @@ class FujinClient(Asynchronous):
             ),
         )
         self._quic: Any = None
-        self._streams: list[Writer | Reader] = []
+        self._streams: list[FujinStream] = []
 
     def writer(self, writer_id: int = 0) -> Writer:
         """Return a new writer. The client has to be connected."""
-        return self._begun(Writer(self._target, self._make_driver, writer_id))
+        return self._begun(Writer(self._target, self._make_driver, fujin_client.connect_writer(writer_id)))
 
     def reader(self, name: str, *, fetch: int | None = None) -> Reader:
         """Return a new reader of what is behind a name. The client has to be connected.
@@ -213,8 +217,8 @@ class FujinClient(Asynchronous):
             raise ValueError("a reader fetches one message at least")
         return self._begun(Reader(self._target, self._make_driver, name, fetch))
 
-    def _begun(self, stream: Stream) -> Stream:
-        """Open a stream for a writer or a reader."""
+    def _begun(self, stream: W) -> W:
+        """Open the stream of a writer or a reader."""
         if self._quic is None:
             raise ConnectionLost("the client is not connected: use it in an async with block")
         stream._connection.begin()
@@ -235,12 +239,12 @@ class FujinClient(Asynchronous):
                 raise ConnectionLost(f"no connection to {self._target.address}: {error}")
 
     async def _close(self) -> None:
-        await self._hang_up(Connected._close)
+        await self._hang_up(ConnectedCommands._close)
 
     async def _abort(self) -> None:
-        await self._hang_up(Connected._abort)
+        await self._hang_up(ConnectedCommands._abort)
 
-    async def _hang_up(self, end: Callable[[Connected[FujinSession]], Steps[None]]) -> None:
+    async def _hang_up(self, end: Callable[[ConnectedCommands[FujinSession]], Steps[None]]) -> None:
         quic, self._quic = self._quic, None
         streams, self._streams = self._streams, []
         if quic is not None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from streamd.client.core.answer import Answer
 from streamd.client.core.session import OrderedSession
 from streamd.client.errors import ConnectionLost, Refused
 from streamd.client.target import Target
@@ -47,7 +46,6 @@ class FujinSession(OrderedSession[Event]):
         self._unread: deque[Message] = deque()
         self._unread_bytes = 0
         self._is_held = False
-        self._change: Answer[None] | None = None
         self._is_leaving = False
         self._said_goodbye = False
         self.auto_commit = True
@@ -72,8 +70,6 @@ class FujinSession(OrderedSession[Event]):
             # The stream is gone, and that was the wish.
             pass
 
-    # -- commands ------------------------------------------------------------------------------------------------------
-
     def next_ids(self, count: int) -> int:
         """Return the first of so many correlation ids."""
         first = self._next_id
@@ -86,8 +82,6 @@ class FujinSession(OrderedSession[Event]):
         if refused is not None:
             raise refused
 
-    # -- messages ------------------------------------------------------------------------------------------------------
-
     def take(self) -> Message | None:
         """Return the next message, where it has come already."""
         if not self._unread:
@@ -98,22 +92,16 @@ class FujinSession(OrderedSession[Event]):
 
     async def fill(self) -> bool:
         """Wait for a message. Returns False where the daemon wants its clients to go: then the stream is closed."""
-        while not self._unread:
-            if self._is_leaving:
-                await self.closing()
-                return False
-            if self._change is None:
-                self._change = Answer(self.wait)
-            await self._change
-        return True
+        await self.until(lambda: bool(self._unread) or self._is_leaving)
+        if not self._unread:
+            await self.closing()
+        return bool(self._unread)
 
     def _read_on(self, unread_bytes: int) -> None:
         self._unread_bytes = unread_bytes
         if self._is_held and unread_bytes * 2 < _UNREAD_BYTES_MAX:
             self._is_held = False
             self.flow.resumeProducing()
-
-    # -- what comes ----------------------------------------------------------------------------------------------------
 
     def _received(self, replies: list[Event]) -> None:
         answers: list[Event] = []
@@ -135,19 +123,12 @@ class FujinSession(OrderedSession[Event]):
         if self._unread_bytes > _UNREAD_BYTES_MAX and not self._is_held:
             self._is_held = True
             self.flow.pauseProducing()
-        change, self._change = self._change, None
         super()._received(answers)
-        if change is not None:
-            change.resolve(None)
 
     def ended(self) -> None:
         """Take the end of what the daemon sends."""
         error = ConnectionLost if self._asked else StreamEnded
         self.lost(error("the daemon has ended the stream"))
-
-    def _abandoned(self) -> list[Answer[Any]]:
-        change, self._change = self._change, None
-        return [*super()._abandoned(), *([] if change is None else [change])]
 
 
 def refusal_of(reply: Reply) -> Callable[[list[Event]], Refused | None]:

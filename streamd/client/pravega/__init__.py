@@ -1,10 +1,9 @@
 """Pravega's append blocks: segments of events, written exactly once and read from an offset on.
 
 `session`   requests and replies of one connection.
-`reader`    the events of a segment, one after the other.
 `backlog`   what a writer keeps until it is acknowledged.
 `writer`    appends events over lost connections.
-`commands`  makes segments, and hands out readers and writers.
+`commands`  makes segments, reads their events, and hands out writers.
 """
 
 from streamd.client.pravega.session import Truncated

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from streamd.client.core.answer import Answer
-from streamd.client.core.session import Session
+from streamd.client.core.session import Answer, Session
 from streamd.client.errors import Refused
 from streamd.client.target import Target
 from streamd.wire import WireError
@@ -33,25 +33,27 @@ class Truncated(Refused):
         self.first_offset = first_offset
 
 
+class _Question(NamedTuple):
+    accepts: Callable[[Reply], bool]
+    answer: Answer[Reply]
+
+
 class PravegaSession(Session[Reply]):
     """A connection of Pravega. A reply goes to the first request that it can be the answer to."""
+
+    _asked: deque[_Question]
 
     def __init__(self, target: Target) -> None:
         super().__init__(PravegaReplies(), target)
         self.event_bytes_max = target.reply_bytes_max
         """The largest event that is taken."""
-        self._asked: list[tuple[Callable[[Reply], bool], Answer[Reply]]] = []
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._asked) or super().is_waiting
 
     def ask(self, request: Request, accepts: Callable[[Reply], bool]) -> Answer[Reply]:
         """Send a request. The answer is the first reply from now on that it accepts."""
         self.send(request_bytes(request))
-        answer: Answer[Reply] = Answer(self.wait)
-        self._asked.append((accepts, answer))
-        return answer
+        question = _Question(accepts, Answer(self.wait))
+        self._asked.append(question)
+        return question.answer
 
     def read(self, name: Name, offset: int, length: int = READ_BYTES) -> Answer[Reply]:
         """Ask for these bytes of a segment. `read_reply` makes of the answer what it means."""
@@ -76,15 +78,11 @@ class PravegaSession(Session[Reply]):
                 raise WireError(f"{type(reply).__name__} that nobody asked for")
 
     def _asker(self, reply: Reply) -> Answer[Reply] | None:
-        for at, (accepts, answer) in enumerate(self._asked):
-            if accepts(reply):
+        for at, question in enumerate(self._asked):
+            if question.accepts(reply):
                 del self._asked[at]
-                return answer
+                return question.answer
         return None
-
-    def _abandoned(self) -> list[Answer[Any]]:
-        asked, self._asked = self._asked, []
-        return [answer for _, answer in asked]
 
 
 def read_reply(reply: Reply) -> SegmentRead:

@@ -7,10 +7,9 @@ happens to the connection, the level tells which events are to be sent again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 from uuid import UUID, uuid4
 
-from streamd.client.core.answer import Answer
 from streamd.client.core.commands import Commands, command
 from streamd.client.core.connection import MakeDriver
 from streamd.client.core.reconnecting import Reconnecting
@@ -54,11 +53,6 @@ class WriterSession(PravegaSession):
         self._name = name_of(segment)
         self._backlog = backlog
         self._sent = 0
-        self._waiting: list[Answer[None]] = []
-
-    @property
-    def is_waiting(self) -> bool:
-        return super().is_waiting or bool(self._waiting)
 
     async def opening(self) -> None:
         """Ask for the ack level; what is below it is not sent again."""
@@ -80,10 +74,7 @@ class WriterSession(PravegaSession):
         for block in self._backlog.following(self._sent):
             self.send(request_bytes(block))
             self._sent = block.end
-        while self._backlog.held_bytes > bytes_max:
-            answer: Answer[None] = Answer(self.wait)
-            self._waiting.append(answer)
-            await answer
+        await self.until(lambda: self._backlog.held_bytes <= bytes_max)
 
     def _received(self, replies: list[Reply]) -> None:
         others: list[Reply] = []
@@ -96,13 +87,6 @@ class WriterSession(PravegaSession):
             else:
                 others.append(reply)
         super()._received(others)
-        waiting, self._waiting = self._waiting, []
-        for answer in waiting:
-            answer.resolve(None)
-
-    def _abandoned(self) -> list[Answer[Any]]:
-        waiting, self._waiting = self._waiting, []
-        return [*super()._abandoned(), *waiting]
 
 
 class WriterCommands(Commands):

@@ -2,30 +2,8 @@
 
 from __future__ import annotations
 
-from twisted.trial.unittest import SynchronousTestCase
-
-from streamd.client.core.reconnecting import Patience
 from streamd.client.errors import ConnectionLost, ProtocolBroken
 from tests.client.pravega.case import PravegaCase
-
-
-class PatienceTests(SynchronousTestCase):
-    def test_gives_up(self) -> None:
-        """Later and later, up to a limit that begins again whenever there is progress."""
-        stored = 0
-        patience = Patience(10.0, lambda: stored, 0.0)
-        error = ConnectionLost("gone")
-        delays = [patience.delay(error, float(now)) for now in range(11)]
-        self.assertLess(delays[0], delays[-1])
-        self.assertLessEqual(max(delays), 2.0)
-        stored = 1
-        self.assertLess(patience.delay(error, 11.0), 0.1)
-        self.assertIs(self.assertRaises(ConnectionLost, patience.delay, error, 22.0), error)
-
-    def test_no_daemon(self) -> None:
-        """Who speaks something else won't speak this protocol later."""
-        patience = Patience(10.0, lambda: 0, 0.0)
-        self.assertRaises(ProtocolBroken, patience.delay, ProtocolBroken("HTTP"), 0.0)
 
 
 class ReconnectingTests(PravegaCase):
@@ -42,10 +20,28 @@ class ReconnectingTests(PravegaCase):
             writer.reactor.advance(0.01)
         self.failureResultOf(writing, ConnectionLost)
         self.assertTrue(10 < writer.reactor.seconds() < 13)
-        self.assertLess(writer.reactor.tries, 30)
+        # Soon, then later and later: every 50 ms that would be 200 times, and every 2 s it would be 6 times.
+        self.assertTrue(8 < writer.reactor.tries < 30)
         writer.reactor.refuses = False
         writer.run(writer.client.flush())
         self.assertEqual(self.stored(), [b"one", b"two"])
+
+    def test_progress(self) -> None:
+        """As long as something is stored in between, a connection may be lost for longer than that in all."""
+        writer = self.writer(reconnect_seconds_max=3.0)
+        writer.run(writer.client.write([b"0"]))
+        events = [b"%d" % number for number in range(1, 6)]
+        for event in events:
+            writer.reactor.refuses = True
+            writer.wire.drop()
+            flushing = writer.begin(writer.client.write([event]))
+            writer.reactor.pump([0.01] * 200)
+            self.assertNoResult(flushing)
+            writer.reactor.refuses = False
+            writer.reactor.pump([0.01] * 200)
+            writer.finish(flushing)
+            writer.run(writer.client.flush())
+        self.assertEqual(self.stored(), [b"0", *events])
 
     def test_no_daemon(self) -> None:
         """A peer that speaks something else is not tried again."""

@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.client.core.answer import Answer
-from streamd.client.core.session import OrderedSession, chunks
+from streamd.client.core.session import Answer, OrderedSession, chunks
 from streamd.client.errors import ConnectionLost, ProtocolBroken, Refused
 from streamd.wire import WireError
-from tests.client.rig import RECORD_BYTES, TARGET, Endless, bare
+from tests.client.rig import RECORD_BYTES, TARGET, Endless, bare, wait
+
+
+class AnswerTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.answer: Answer[int] = Answer(wait)
+
+    async def value(self) -> int:
+        return await self.answer
+
+    def test_value(self) -> None:
+        """Who waits gets the value, who comes later gets it at once, and it does not change."""
+        waiting = [Deferred.fromCoroutine(self.value()) for _ in range(3)]
+        for each in waiting:
+            self.assertNoResult(each)
+        self.answer.resolve(7)
+        self.answer.resolve(8)
+        self.answer.fail(KeyError())
+        waiting.append(Deferred.fromCoroutine(self.value()))
+        self.assertEqual([self.successResultOf(each) for each in waiting], [7] * 4)
+
+    def test_error(self) -> None:
+        """So with an error."""
+        waiting = [Deferred.fromCoroutine(self.value()) for _ in range(3)]
+        self.answer.fail(KeyError())
+        self.answer.resolve(8)
+        for each in [*waiting, Deferred.fromCoroutine(self.value())]:
+            self.failureResultOf(each, KeyError)
+
+    def test_when_done(self) -> None:
+        """Calls are made when it is done, and at once when it is."""
+        calls: list[str] = []
+        self.answer.when_done(lambda: calls.append("before"))
+        self.assertEqual(calls, [])
+        self.answer.resolve(7)
+        self.answer.when_done(lambda: calls.append("after"))
+        self.assertEqual(calls, ["before", "after"])
 
 
 class Lines:
@@ -73,13 +106,14 @@ class OrderedSessionTests(SynchronousTestCase):
 
     def test_lost(self) -> None:
         """Everything that is awaited fails with the reason, which stays the first one; nothing more is sent."""
-        answers: list[Answer[Any]] = [self.session.ask(b"?", 1, joined), self.session.room()]
+        answer = self.session.ask(b"?", 1, joined)
+        waiting = Deferred.fromCoroutine(self.session.until(lambda: False))
         self.session.lost(ConnectionLost("first"))
         self.session.lost(ConnectionLost("second"))
-        for answer in answers:
-            self.assertEqual(str(self.assertRaises(ConnectionLost, answer.result)), "first")
-        self.assertFalse(self.session.is_sending or self.session.is_waiting)
-        self.assertRaises(ConnectionLost, self.session.room)
+        self.assertEqual(str(self.assertRaises(ConnectionLost, answer.result)), "first")
+        self.assertEqual(str(self.failureResultOf(waiting, ConnectionLost).value), "first")
+        self.assertFalse(self.session.is_sending)
+        self.failureResultOf(Deferred.fromCoroutine(self.session.until(lambda: False)), ConnectionLost)
 
     def test_ask_many(self) -> None:
         """Requests without an end are taken no faster than they are answered."""
@@ -108,15 +142,35 @@ class OrderedSessionTests(SynchronousTestCase):
 
         async def tell(size: int) -> None:
             self.session.send(bytes(size))
-            await self.session.room_for_more()
+            await self.session.room()
 
         self.successResultOf(Deferred.fromCoroutine(tell(100)))
         telling = Deferred.fromCoroutine(tell(TARGET.pipelined_bytes_max))
         self.assertNoResult(telling)
         self.assertTrue(self.session.is_waiting)
         self.session.outgoing()
-        self.session.sent()
+        self.session.changed()
         self.successResultOf(telling)
+
+    def test_until(self) -> None:
+        """A condition is looked at whenever something was received; the daemon is waited for meanwhile."""
+        lines: list[bytes] = []
+
+        def meaning(replies: list[bytes]) -> None:
+            lines.extend(replies)
+
+        for _ in range(3):
+            self.session.ask(b"?", 1, meaning)
+        waiting = [Deferred.fromCoroutine(self.session.until(lambda: len(lines) == 3)) for _ in range(2)]
+        for line in (b"a\n", b"b\n"):
+            self.session.receive(line)
+            self.assertTrue(self.session.is_waiting)
+            for begun in waiting:
+                self.assertNoResult(begun)
+        self.session.receive(b"c\n")
+        for begun in waiting:
+            self.successResultOf(begun)
+        self.assertFalse(self.session.is_waiting)
 
 
 class ChunkTests(SynchronousTestCase):

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from streamd.client.core.connection import Connection
+from streamd.client.core.connection import ClientConnection
 from streamd.client.core.session import OrderedSession
 from streamd.client.drivers.streams import StreamDriver
 from streamd.client.errors import ConnectionLost
@@ -20,9 +20,9 @@ class StreamTests(QuicCase):
         """Something that makes connections on one QUIC connection."""
         quic, _ = await self.pair(factory, **settings)
         driver = StreamDriver(self.reactor, quic, lambda code: f"CODE {code}")
-        return lambda: Connection(OrderedSession(Lines(), TARGET), TARGET, driver)
+        return lambda: ClientConnection(OrderedSession(Lines(), TARGET), TARGET, driver)
 
-    async def ask(self, connection: Connection[OrderedSession[bytes]], data: bytes) -> bytes:
+    async def ask(self, connection: ClientConnection[OrderedSession[bytes]], data: bytes) -> bytes:
         """Send lines and return them as they come back."""
         return await connection.session.ask(data, data.count(b"\n"), joined)
 
