@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition, WriterCommitMessage
 
-from streamd.store.outside import OutsideReader
+from streamd.store.reading.outside import OutsideReader
 
 _PARTS = 8
 

@@ -32,7 +32,7 @@ def compactor(server: Running) -> int:
     """The process id of the daemon's compactor."""
     for each in server.children():
         with suppress(OSError):
-            if b"streamd.store.compactor" in Path(f"/proc/{each}/cmdline").read_bytes():
+            if b"streamd.store.packs.compactor" in Path(f"/proc/{each}/cmdline").read_bytes():
                 return each
     raise ServerError(f"{server.name} has no compactor")
 

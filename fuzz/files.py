@@ -15,15 +15,15 @@ from typing import Final
 from crc32c import crc32c
 
 from fuzz.law import bounded_memory, hold
-from streamd.store import pack
 from streamd.store.disk import IDiskFile
 from streamd.store.errors import ReadFailed, StoreError, StoreUnusable
-from streamd.store.frame import CRC_BEGIN, ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, VERSION, FileHeader
-from streamd.store.read import Want, decode, fetch, plan
-from streamd.store.replay import Replay, check_header
-from streamd.store.scan import Frame, Scanner
-from streamd.store.segment import PACKS, Extent
-from streamd.store.segments import Segments
+from streamd.store.journal.frame import CRC_BEGIN, ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, VERSION, FileHeader
+from streamd.store.journal.replay import Replay, check_header
+from streamd.store.journal.scan import Frame, Scanner
+from streamd.store.packs import pack
+from streamd.store.reading.plan import Want, decode, fetch, plan
+from streamd.store.segments.registry import Segments
+from streamd.store.segments.segment import PACKS, Extent
 from tests.store.golden import make
 from tests.store.inline import JOURNAL, SMALL, open_inline
 from tests.store.simulated import SimulatedDisk

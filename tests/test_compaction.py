@@ -40,7 +40,7 @@ def compactors(pid: int) -> list[int]:
     for each in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and b"streamd.store.compactor" in (each / "cmdline").read_bytes():
+            if parent == pid and b"streamd.store.packs.compactor" in (each / "cmdline").read_bytes():
                 found.append(int(each.name))
         except (FileNotFoundError, ProcessLookupError):
             pass  # it has just ended

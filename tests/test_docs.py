@@ -20,9 +20,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.config import DATA_DIR, Overrides, load
 from streamd.plugin import found_protocols
 from streamd.settings import AccessRule, Limits, LogSettings, RetentionRule, StoreSettings
-from streamd.store.catalog import FILE_NAME, Catalog
 from streamd.store.disk import Disk
-from streamd.store.frame import Kind
+from streamd.store.journal.frame import Kind
+from streamd.store.packs.catalog import FILE_NAME, Catalog
 from streamd.tap import Options
 from tests.daemon import CHECKOUT, Daemon
 

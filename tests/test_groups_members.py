@@ -14,7 +14,7 @@ from streamd.load import Load
 from streamd.reload import Reloader
 from streamd.settings import Limits, LogSettings, StoreSettings
 from streamd.store import NoSuchSegment, Segment, StoreReadOnly
-from streamd.store.frame import Kind
+from streamd.store.journal.frame import Kind
 from tests.store.case import StoreCase
 
 LIMITS = Limits(

@@ -15,8 +15,8 @@ from streamd.cli.show import Advance, Size, amount, counted, print_table, progre
 from streamd.cli.values import positive
 
 if TYPE_CHECKING:
-    from streamd.store.backup_files import Manifest
-    from streamd.store.problems import Problem, Progress
+    from streamd.store.upkeep.backup.files import Manifest
+    from streamd.store.upkeep.problems import Problem, Progress
 
 _PATHS: Final = ("streamd-data", "/var/lib/streamd")
 """Where a daemon has its store: one that was started by hand, in its working directory, and systemd's service."""
@@ -73,7 +73,7 @@ def verify(options: argparse.Namespace) -> int:
 
 def _problems(path: str, *, wanted: bool) -> list[Problem]:
     from streamd.store.disk import Disk
-    from streamd.store.verify import verify as check
+    from streamd.store.upkeep.verify.check import verify as check
 
     with _checking(wanted=wanted) as show:
         return check(Disk(), path, show)
@@ -95,7 +95,7 @@ def _checking(*, wanted: bool) -> Iterator[Callable[[Progress], None]]:
 
 
 def _report(path: str, problems: list[Problem], *, as_json: bool) -> int:
-    from streamd.store.problems import Severity
+    from streamd.store.upkeep.problems import Severity
 
     damaged = sum(each.severity is Severity.ERROR for each in problems)
     if as_json:
@@ -114,9 +114,9 @@ def _report(path: str, problems: list[Problem], *, as_json: bool) -> int:
 
 
 def _verify_backup(options: argparse.Namespace) -> int:
-    from streamd.store.backup_files import Backup
-    from streamd.store.backup_restore import check
     from streamd.store.disk import Disk
+    from streamd.store.upkeep.backup.files import Backup
+    from streamd.store.upkeep.backup.restore import check
 
     disk = Disk()
     with readable():
@@ -136,7 +136,7 @@ def _verify_backup(options: argparse.Namespace) -> int:
 def repair(options: argparse.Namespace) -> int:
     """Tell what would be done; with --apply, do it. Exit status 0: nothing is damaged any more."""
     from streamd.store.disk import Disk
-    from streamd.store.repair import Repair
+    from streamd.store.upkeep.repair.run import Repair
 
     with readable(), Repair(Disk(), options.path) as found:
         with _checking(wanted=not options.no_progress) as show:
@@ -173,9 +173,9 @@ def _now() -> str:
 
 def backup(options: argparse.Namespace) -> int:
     """Take a snapshot."""
-    from streamd.store.backup import take_backup
-    from streamd.store.backup_files import Backup
     from streamd.store.disk import Disk
+    from streamd.store.upkeep.backup.files import Backup
+    from streamd.store.upkeep.backup.run import take_backup
 
     disk = Disk()
     if options.list:
@@ -218,10 +218,10 @@ def _list(manifests: list[Manifest], *, as_json: bool) -> int:
 
 def restore(options: argparse.Namespace) -> int:
     """Make a store of a snapshot, and verify it."""
-    from streamd.store.backup_files import Backup
-    from streamd.store.backup_restore import choose
-    from streamd.store.backup_restore import restore as copy
     from streamd.store.disk import Disk
+    from streamd.store.upkeep.backup.files import Backup
+    from streamd.store.upkeep.backup.restore import choose
+    from streamd.store.upkeep.backup.restore import restore as copy
 
     disk = Disk()
     with readable(options.to):

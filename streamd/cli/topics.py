@@ -127,7 +127,7 @@ def _more(options: argparse.Namespace) -> dict[str, Any]:
         return {"writers": told["writers"], "groups": told["groups"], "retention": told["retention"]}
     from streamd.store.disk import Disk
     from streamd.store.errors import NoSuchSegment
-    from streamd.store.follow import Follower
+    from streamd.store.reading.follow import Follower
 
     with readable():
         follower = Follower(Disk(), options.path)

@@ -25,7 +25,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from streamd.store.turn import Turn
+from streamd.store.commit.turn import Turn
 
 # What is read of one member at once. The others have their turn after that.
 _READ_BYTES: Final = 65536

@@ -1,6 +1,6 @@
 """Reader groups: the records of a segment, each given to one member, and acknowledged for all of them.
 
-What is acknowledged is durable and lives in the segment (`streamd.store.ranges`). What is given out and not
+What is acknowledged is durable and lives in the segment (`streamd.store.segments.ranges`). What is given out and not
 acknowledged yet is known only here: after a crash it is given out again.
 
 `Group` knows what nobody has. `Members` is a group with those who read: it gives out, waits for acknowledgements, and

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 
 from streamd.groups.returned import Range, Returned
 from streamd.store.errors import StoreError
-from streamd.store.ranges import Acknowledged
+from streamd.store.segments.ranges import Acknowledged
 
 if TYPE_CHECKING:
     from streamd.store import Segment, Store

@@ -33,7 +33,7 @@ from streamd.http.survey import Groups, Survey
 from streamd.interfaces import Core
 from streamd.metrics import CompactionCounts, RetentionCounts, Traffic
 from streamd.settings import AccessRule, Limits
-from streamd.store.pipeline import UNFOLDED_ENTRIES_MAX
+from streamd.store.commit.pipeline import UNFOLDED_ENTRIES_MAX
 from streamd.store.usage import Usage
 
 

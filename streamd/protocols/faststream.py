@@ -20,7 +20,7 @@ from streamd.protocols.contents import Contents, Reading, Turn
 from streamd.protocols.factory import StreamFactory
 from streamd.store import NoSuchSegment, ReadFailed, Run, Segment, StoreError, StoreReadOnly
 from streamd.store.errors import level_of
-from streamd.store.frame import EVENT_HEADER_BYTES
+from streamd.store.journal.frame import EVENT_HEADER_BYTES
 from streamd.store.names import NUMBERED
 from streamd.wire import faststream
 

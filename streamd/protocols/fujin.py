@@ -41,7 +41,7 @@ from streamd.store import (
     StoreReadOnly,
 )
 from streamd.store.errors import level_of
-from streamd.store.frame import span
+from streamd.store.journal.frame import span
 from streamd.store.names import check_name
 from streamd.wire import WireError, fujin
 from streamd.wire import fujin_replies as replies

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from streamd.batch import Batch
 from streamd.store import Append, Segment, StoreError
-from streamd.store.frame import span
+from streamd.store.journal.frame import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

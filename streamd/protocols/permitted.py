@@ -14,7 +14,7 @@ from streamd.batch import Batch
 from streamd.interfaces import Core
 from streamd.metrics import Traffic, reason_of
 from streamd.store import Segment, StoreError
-from streamd.store.frame import span
+from streamd.store.journal.frame import span
 
 if TYPE_CHECKING:
     from streamd.protocols.factory import StreamFactory

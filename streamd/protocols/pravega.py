@@ -31,7 +31,7 @@ from streamd.store import (
     StoreError,
 )
 from streamd.store.errors import level_of
-from streamd.store.frame import TAG_RAW
+from streamd.store.journal.frame import TAG_RAW
 from streamd.wire import pravega
 from streamd.wire.fields import Message
 from streamd.wire.pravega import Name, Type

@@ -21,7 +21,7 @@ from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
 from streamd.store import BadName, NoSuchSegment, RecordsTruncated, Run, Segment, StoreError
 from streamd.store.errors import level_of
-from streamd.store.frame import span
+from streamd.store.journal.frame import span
 from streamd.store.names import check_name
 from streamd.wire import TooLarge, WireError, smq
 

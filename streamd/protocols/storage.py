@@ -29,9 +29,9 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
-from streamd.store.frame import EVENT_HEADER_BYTES
-from streamd.store.pack import BLOCK_BYTES
-from streamd.store.segment import info
+from streamd.store.journal.frame import EVENT_HEADER_BYTES
+from streamd.store.packs.pack import BLOCK_BYTES
+from streamd.store.segments.segment import info
 from streamd.wire import TooLarge, storage
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.pravega import in_parts

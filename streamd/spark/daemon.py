@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from streamd.store import outside, read
+    from streamd.store.reading import outside
+    from streamd.store.reading import plan as read
     from streamd.wire import storage as wire
 
     Info = outside.SegmentInfo | wire.SegmentInfo

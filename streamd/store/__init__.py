@@ -12,10 +12,10 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from streamd.settings import StoreSettings
-from streamd.store.appending import Append, Appended, Level
-from streamd.store.catalog import Catalog
-from streamd.store.commit import IWriter, WriterThread
-from streamd.store.compaction import Compaction
+from streamd.store.commit.appending import Append, Appended, Level
+from streamd.store.commit.gathering import IWriter, WriterThread
+from streamd.store.commit.inplace import InPlace
+from streamd.store.commit.wakeup import Wakeup
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import Disk, IDisk
 from streamd.store.errors import (
@@ -38,16 +38,16 @@ from streamd.store.errors import (
     StoreUnusable,
     UnknownVersion,
 )
-from streamd.store.files import StoreFiles
-from streamd.store.inplace import InPlace
-from streamd.store.journal import JournalWriter, SyncFailed
-from streamd.store.packed import PackedIndex
-from streamd.store.read import Run
-from streamd.store.reader import Reader, Threads
+from streamd.store.journal.writer import JournalWriter, SyncFailed
+from streamd.store.packs.catalog import Catalog
+from streamd.store.packs.compaction import Compaction
+from streamd.store.reading.files import StoreFiles
+from streamd.store.reading.packed import PackedIndex
+from streamd.store.reading.plan import Run
+from streamd.store.reading.reader import Reader, Threads
 from streamd.store.recovery import recover
-from streamd.store.segment import Segment
+from streamd.store.segments.segment import Segment
 from streamd.store.store import Store
-from streamd.store.wakeup import Wakeup
 
 _log = Logger()
 

@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import SAVE, NotAStore, StoreLocked, StoreUnusable, UnknownVersion
-from streamd.store.frame import READABLE, VERSION
-from streamd.store.journal import TEMPORARY_SUFFIX
+from streamd.store.journal.frame import READABLE, VERSION
+from streamd.store.journal.writer import TEMPORARY_SUFFIX
 
 IDENTITY: Final = "identity"
 LOCK: Final = "lock"

@@ -18,17 +18,15 @@ from itertools import pairwise
 
 from streamd.batch import Buffer
 from streamd.settings import StoreSettings
-from streamd.store import pack
-from streamd.store.catalog import FILE_NAME as CATALOG_NAME
-from streamd.store.catalog import Catalog, CatalogFull, NoCatalog, Pack
-from streamd.store.committed import FILE_NAME as COMMITTED_NAME
-from streamd.store.committed import begin_committed, read_committed
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import SAVE, StoreCorrupt, StoreUnusable
-from streamd.store.fold import journal_numbers
-from streamd.store.frame import ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, frame_head
-from streamd.store.journal import (
+from streamd.store.journal.committed import FILE_NAME as COMMITTED_NAME
+from streamd.store.journal.committed import begin_committed, read_committed
+from streamd.store.journal.frame import ENTRY_HEADER, FILE_HEADER, FRAME_HEADER, FileHeader, frame_head
+from streamd.store.journal.replay import Replay, read_bytes
+from streamd.store.journal.scan import Scanner
+from streamd.store.journal.writer import (
     FILE_NAME,
     TEMPORARY_NAME,
     TEMPORARY_SUFFIX,
@@ -38,12 +36,14 @@ from streamd.store.journal import (
     file_name,
     new_mark,
 )
-from streamd.store.replay import Replay, read_bytes
-from streamd.store.rowsum import UNREADABLE
-from streamd.store.scan import Scanner
-from streamd.store.segments import Segments
-from streamd.store.settle import restore_wal
-from streamd.store.spare import spare_journal, spare_packs
+from streamd.store.packs import pack
+from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
+from streamd.store.packs.catalog import Catalog, CatalogFull, NoCatalog, Pack
+from streamd.store.packs.fold import journal_numbers
+from streamd.store.packs.rowsum import UNREADABLE
+from streamd.store.packs.settle import restore_wal
+from streamd.store.packs.spare import spare_journal, spare_packs
+from streamd.store.segments.registry import Segments
 
 
 @dataclass

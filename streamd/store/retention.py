@@ -20,7 +20,7 @@ from streamd.metrics import LoopCounts, RetentionCounts
 from streamd.patterns import matcher
 from streamd.settings import RetentionRule
 from streamd.store.errors import StoreError
-from streamd.store.segment import Segment
+from streamd.store.segments.segment import Segment
 
 if TYPE_CHECKING:
     from streamd.store.store import Store

@@ -16,10 +16,12 @@ from twisted.internet.defer import Deferred, succeed
 
 from streamd.metrics import CommitCounts
 from streamd.settings import StoreSettings
-from streamd.store.appending import Appending
-from streamd.store.broadcast import Numbered, new_segment
-from streamd.store.commit import IWriter
-from streamd.store.compaction import Compaction
+from streamd.store.commit.appending import Appending
+from streamd.store.commit.gathering import IWriter
+from streamd.store.commit.inplace import InPlace
+from streamd.store.commit.pace import Pace
+from streamd.store.commit.pipeline import Pipeline
+from streamd.store.commit.turn import Turn
 from streamd.store.errors import (
     AttributeMismatch,
     NoSuchSegment,
@@ -27,17 +29,15 @@ from streamd.store.errors import (
     SegmentExists,
     StoreError,
 )
-from streamd.store.frame import ENTRY_BYTES_MAX, RANGE, Entry, Kind, encode_keyed
-from streamd.store.inplace import InPlace
+from streamd.store.journal.frame import ENTRY_BYTES_MAX, RANGE, Entry, Kind, encode_keyed
 from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
-from streamd.store.pace import Pace
-from streamd.store.pipeline import Pipeline
-from streamd.store.read import Run, Want
-from streamd.store.reader import Admit, Reader, Threads
+from streamd.store.packs.compaction import Compaction
+from streamd.store.reading.plan import Run, Want
+from streamd.store.reading.reader import Admit, Reader, Threads
 from streamd.store.retention import Retention
-from streamd.store.segment import PACKS, Segment
-from streamd.store.segments import Segments
-from streamd.store.turn import Turn
+from streamd.store.segments.broadcasts import Numbered, new_segment
+from streamd.store.segments.registry import Segments
+from streamd.store.segments.segment import PACKS, Segment
 from streamd.store.usage import Usage
 
 # Segments that are told of a fold in one turn of the reactor.

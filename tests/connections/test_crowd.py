@@ -22,7 +22,7 @@ from zope.interface import implementer
 
 from streamd.access.peer import peer_of
 from streamd.connections.crowd import Crowd, Member, UnixMember
-from streamd.store.turn import Turn
+from streamd.store.commit.turn import Turn
 
 DEADLINE_SECONDS = 60.0
 MUCH = bytes(range(256)) * (32 << 10)

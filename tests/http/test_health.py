@@ -10,8 +10,9 @@ from twisted.python.failure import Failure
 from streamd.batch import Batch
 from streamd.http.health import reason_not_ready
 from streamd.http.site import HttpSite
-from streamd.store import StoreReadOnly, pipeline
-from streamd.store.compaction import Compaction
+from streamd.store import StoreReadOnly
+from streamd.store.commit import pipeline
+from streamd.store.packs.compaction import Compaction
 from tests.http.case import SiteCase
 from tests.store.inline import Compactor
 from tests.store.test_compactor import Reactor

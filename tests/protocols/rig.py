@@ -23,7 +23,7 @@ from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits, StoreSettings
 from streamd.store import Store, Threads, assemble
 from streamd.store.disk import Disk, DiskFile, IDisk
-from streamd.store.journal import JournalWriter
+from streamd.store.journal.writer import JournalWriter
 from tests.store.inline import InlineWriter
 
 BUFFER_BYTES = 64 << 10

@@ -11,7 +11,7 @@ from streamd.batch import Batch
 from streamd.interfaces import Core
 from streamd.protocols.pravega import READ_BYTES_MAX, PravegaFactory, PravegaSettings
 from streamd.settings import Limits
-from streamd.store.frame import TAG_RAW
+from streamd.store.journal.frame import TAG_RAW
 from streamd.wire.pravega import HEADER, Type, message
 from tests.protocols.laws.pravega import appended, create, created, ready, segment_read
 from tests.protocols.rig import Peer, Rig

@@ -13,7 +13,7 @@ from streamd.batch import LENGTH_TYPE, Batch
 from streamd.protocols.storage import READ_BYTES_MAX
 from streamd.settings import Limits
 from streamd.store import Segment
-from streamd.store.frame import TAG_RAW
+from streamd.store.journal.frame import TAG_RAW
 from streamd.wire import storage
 from streamd.wire.pravega import Type, message
 from streamd.wire.storage import By, Code, Existing, LevelChange, Part

@@ -55,7 +55,7 @@ class ImportTests(SynchronousTestCase):
             "streamd.tap",
             "streamd.service",
             "streamd.protocols.sesp",
-            "streamd.store.outside",
+            "streamd.store.reading.outside",
             "streamd.cli",
         ):
             self.assertIn(f"{name}\n", ended.stdout)

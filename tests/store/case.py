@@ -12,8 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store import Run, Segment
-from streamd.store.frame import FILE_HEADER, FileHeader, decode_file_header
-from streamd.store.scan import Frame, Scanner
+from streamd.store.journal.frame import FILE_HEADER, FileHeader, decode_file_header
+from streamd.store.journal.scan import Frame, Scanner
 from tests.store.inline import JOURNAL, InlineWriter, call, open_inline, read_all, result_of
 from tests.store.simulated import SimulatedDisk
 

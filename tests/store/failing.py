@@ -10,10 +10,10 @@ import os
 import sqlite3
 import sys
 
-from streamd.store.catalog import Catalog
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
-from streamd.store.fold import Folder
+from streamd.store.packs.catalog import Catalog
+from streamd.store.packs.fold import Folder
 from tests.confined import fail
 
 

@@ -12,12 +12,12 @@ from twisted.python.failure import Failure
 
 from streamd.settings import StoreSettings
 from streamd.store import Run, Segment, Store, Threads, assemble
-from streamd.store.catalog import Catalog
-from streamd.store.commit import Commit, Done, write
+from streamd.store.commit.gathering import Commit, Done, write
 from streamd.store.directory import read_identity
 from streamd.store.disk import IDisk
-from streamd.store.fold import Folded, Folder
-from streamd.store.journal import JournalWriter
+from streamd.store.journal.writer import JournalWriter
+from streamd.store.packs.catalog import Catalog
+from streamd.store.packs.fold import Folded, Folder
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from streamd.store.catalog import Catalog
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
+from streamd.store.packs.catalog import Catalog
 from tests.daemon import Daemon
 from tests.publishers import Acknowledgements, Publisher
 

@@ -21,7 +21,7 @@ from streamd.store import (
     Store,
     StoreError,
 )
-from streamd.store.frame import TAG_RAW
+from streamd.store.journal.frame import TAG_RAW
 from streamd.store.names import NUMBERED
 from tests.store.inline import read_all
 

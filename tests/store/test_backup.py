@@ -11,14 +11,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import Store, StoreUnusable
-from streamd.store.backup import take_backup
-from streamd.store.backup_files import Backup, BackupError, Manifest, Stored, decode_manifest
-from streamd.store.backup_restore import check, choose, restore
 from streamd.store.disk import Disk
 from streamd.store.errors import NotAStore, StoreCorrupt
-from streamd.store.outside import OutsideReader
-from streamd.store.problems import Severity
-from streamd.store.verify import verify
+from streamd.store.reading.outside import OutsideReader
+from streamd.store.upkeep.backup.files import Backup, BackupError, Manifest, Stored, decode_manifest
+from streamd.store.upkeep.backup.restore import check, choose, restore
+from streamd.store.upkeep.backup.run import take_backup
+from streamd.store.upkeep.problems import Severity
+from streamd.store.upkeep.verify.check import verify
 from tests.cli.run import program
 from tests.daemon import Daemon
 from tests.store.inline import SMALL, Compactor, InlineWriter, call, open_inline, result_of

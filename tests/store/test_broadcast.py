@@ -9,14 +9,14 @@ from twisted.internet.defer import Deferred
 
 from streamd.batch import Batch
 from streamd.store import RequestTooLarge, Segment, StoreReadOnly
-from streamd.store.appending import REQUEST_BYTES_MAX
-from streamd.store.catalog import BROADCAST_PACK
-from streamd.store.frame import Kind
-from streamd.store.journal import FILE_ENTRIES_MAX
-from streamd.store.outside import OutsideReader
-from streamd.store.problems import Severity
+from streamd.store.commit.appending import REQUEST_BYTES_MAX
+from streamd.store.journal.frame import Kind
+from streamd.store.journal.writer import FILE_ENTRIES_MAX
+from streamd.store.packs.catalog import BROADCAST_PACK
+from streamd.store.reading.outside import OutsideReader
 from streamd.store.retention import Retention
-from streamd.store.verify import verify
+from streamd.store.upkeep.problems import Severity
+from streamd.store.upkeep.verify.check import verify
 from tests.store.inline import DIRECTORY, result_of
 from tests.store.model import contents
 from tests.store.test_fold import FoldCase

@@ -5,10 +5,10 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.store import StoreUnusable, UnknownVersion
-from streamd.store.catalog import VERSION, Catalog, Moved, Row
 from streamd.store.disk import Disk
-from streamd.store.rowsum import CatalogDamaged
-from streamd.store.segment import Segment
+from streamd.store.packs.catalog import VERSION, Catalog, Moved, Row
+from streamd.store.packs.rowsum import CatalogDamaged
+from streamd.store.segments.segment import Segment
 from tests.store.simulated import SimulatedDisk
 
 STORE = bytes(range(16))

@@ -9,12 +9,13 @@ from crc32c import crc32c
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
-from streamd.store import ReadFailed, StoreCorrupt, pack
-from streamd.store.frame import Entry, FileHeader, Kind
-from streamd.store.read import Want, decode
-from streamd.store.replay import Replay
-from streamd.store.segment import PACKS, Extent
-from streamd.store.segments import Segments
+from streamd.store import ReadFailed, StoreCorrupt
+from streamd.store.journal.frame import Entry, FileHeader, Kind
+from streamd.store.journal.replay import Replay
+from streamd.store.packs import pack
+from streamd.store.reading.plan import Want, decode
+from streamd.store.segments.registry import Segments
+from streamd.store.segments.segment import PACKS, Extent
 from tests.store.simulated import SimulatedDisk
 from tests.store.test_frame import journal_file, scan
 from tests.store.test_pack import piece

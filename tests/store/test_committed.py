@@ -11,9 +11,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store import StoreCorrupt
-from streamd.store.committed import SIZE, Position, begin_committed, read_committed
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
+from streamd.store.journal.committed import SIZE, Position, begin_committed, read_committed
 from tests.store.case import StoreCase
 from tests.store.history import Oracle
 from tests.store.inline import DIRECTORY, JOURNAL, SMALL, Compactor, call, open_inline

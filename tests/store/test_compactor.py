@@ -15,9 +15,9 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
-from streamd.store import compaction
-from streamd.store.compaction import Compaction
 from streamd.store.disk import Disk
+from streamd.store.packs import compaction
+from streamd.store.packs.compaction import Compaction
 from tests.store.case import StoreCase
 from tests.store.inline import SMALL, Compactor, call, open_inline, result_of
 from tests.store.model import contents
@@ -256,7 +256,7 @@ class ProcessTests(SynchronousTestCase):
 
     def run_compactor(self, directory: str, commands: bytes) -> list[dict[str, Any]]:
         """What it says to these commands, until it has folded; then its input ends, and so does it."""
-        command = [sys.executable, "-m", "streamd.store.compactor", directory]
+        command = [sys.executable, "-m", "streamd.store.packs.compactor", directory]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write(commands)
@@ -293,7 +293,10 @@ class ProcessTests(SynchronousTestCase):
         directory = self.mktemp()
         Disk().make_directory(directory)
         done = subprocess.run(
-            [sys.executable, "-m", "streamd.store.compactor", directory], input=b"", capture_output=True, timeout=60
+            [sys.executable, "-m", "streamd.store.packs.compactor", directory],
+            input=b"",
+            capture_output=True,
+            timeout=60,
         )
         self.assertEqual(done.returncode, 1)
         self.assertIn("identity", json.loads(done.stdout)["failed"])

@@ -7,9 +7,9 @@ from dataclasses import replace
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store import ReadFailed, Segment, StoreUnusable
-from streamd.store import fold as folding
-from streamd.store.catalog import Row
-from streamd.store.pack import BLOCK_BYTES, SHARED, file_name
+from streamd.store.packs import fold as folding
+from streamd.store.packs.catalog import Row
+from streamd.store.packs.pack import BLOCK_BYTES, SHARED, file_name
 from streamd.store.room import PACK_BYTES_MAX
 from tests.store.case import StoreCase
 from tests.store.inline import PACKS, Compactor

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.batch import Batch, Buffer
 from streamd.settings import StoreSettings
 from streamd.store.errors import StoreReadOnly
-from streamd.store.frame import (
+from streamd.store.journal.frame import (
     ENTRY_HEADER,
     FILE_HEADER,
     FRAME_BYTES_MAX,
@@ -27,8 +27,8 @@ from streamd.store.frame import (
     encode_keyed,
     frame_length,
 )
-from streamd.store.journal import JournalWriter, NoRoom, SyncFailed, file_name, new_mark
-from streamd.store.scan import Scanner
+from streamd.store.journal.scan import Scanner
+from streamd.store.journal.writer import JournalWriter, NoRoom, SyncFailed, file_name, new_mark
 from tests.store.case import StoreCase
 from tests.store.simulated import SimulatedDisk
 

@@ -9,12 +9,12 @@ import shutil
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
-from streamd.store.catalog import Catalog
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
-from streamd.store.frame import FILE_HEADER, VERSION, FileHeader, Kind, decode_file_header
-from streamd.store.outside import OutsideReader
-from streamd.store.scan import Scanner
+from streamd.store.journal.frame import FILE_HEADER, VERSION, FileHeader, Kind, decode_file_header
+from streamd.store.journal.scan import Scanner
+from streamd.store.packs.catalog import Catalog
+from streamd.store.reading.outside import OutsideReader
 from tests.store.golden.make import HERE, KEPT, SETTINGS, describe, make
 from tests.store.inline import Compactor, call, open_inline, result_of
 

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import AttributeMismatch, BadName, RequestTooLarge, Segment, StoreError
-from streamd.store.ranges import Acknowledged
+from streamd.store.segments.ranges import Acknowledged
 from tests.store.case import StoreCase, Told
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair))), max_size=12)

@@ -12,7 +12,7 @@ from streamd.store import (
     SegmentSealed,
     StoreError,
 )
-from streamd.store.frame import TAG_RAW, Kind
+from streamd.store.journal.frame import TAG_RAW, Kind
 from tests.store.case import StoreCase, Told
 
 WRITER = b"w" * 16

@@ -15,9 +15,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store import Segment, Store, StoreReadOnly, Threads, assemble
-from streamd.store.commit import WriterThread
-from streamd.store.inplace import BYTES_MAX, InPlace
-from streamd.store.journal import JournalWriter, SyncFailed
+from streamd.store.commit.gathering import WriterThread
+from streamd.store.commit.inplace import BYTES_MAX, InPlace
+from streamd.store.journal.writer import JournalWriter, SyncFailed
 from tests.store.case import ROOMY
 from tests.store.inline import DIRECTORY, SMALL, open_inline, read_all
 from tests.store.simulated import SimulatedDisk

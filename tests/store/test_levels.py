@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamd.batch import Batch
 from streamd.store import Append, LevelGap, LevelMismatch, LevelOverlap, Segment, StoreError, StoreReadOnly
-from streamd.store.frame import Kind
+from streamd.store.journal.frame import Kind
 from tests.store.case import StoreCase, Told
 
 WRITER = b"\x01" * 16

@@ -17,11 +17,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import NoSuchSegment, NotAStore, ReadFailed, RecordsTruncated, StoreCorrupt
-from streamd.store.catalog import Catalog
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
-from streamd.store.frame import TAG_RAW
-from streamd.store.outside import OutsideReader
+from streamd.store.journal.frame import TAG_RAW
+from streamd.store.packs.catalog import Catalog
+from streamd.store.reading.outside import OutsideReader
 from tests.daemon import CHECKOUT
 from tests.publishers import Publisher
 from tests.store.case import StoreCase
@@ -458,7 +458,7 @@ class DaemonTests(SynchronousTestCase):
 class ImportTests(SynchronousTestCase):
     def test_no_reactor(self) -> None:
         """The reader needs no reactor, and imports none."""
-        code = "import sys, streamd.store.outside; print('twisted.internet.reactor' in sys.modules)"
+        code = "import sys, streamd.store.reading.outside; print('twisted.internet.reactor' in sys.modules)"
         said = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONPATH": str(CHECKOUT)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamd.batch import Batch
-from streamd.store.pace import Pace
+from streamd.store.commit.pace import Pace
 from tests.store.case import StoreCase
 
 MIB = 1 << 20

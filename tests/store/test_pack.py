@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
-from streamd.store import pack
-from streamd.store.frame import TAG_RAW, span
+from streamd.store.journal.frame import TAG_RAW, span
+from streamd.store.packs import pack
 from tests.store.simulated import SimulatedDisk
 
 STORE = bytes(range(16))

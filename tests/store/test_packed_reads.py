@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store import NoSuchSegment, ReadFailed, RecordsTruncated, Run, Segment
-from streamd.store import pipeline as pipelines
-from streamd.store.frame import TAG_RAW
+from streamd.store.commit import pipeline as pipelines
+from streamd.store.journal.frame import TAG_RAW
 from tests.store.case import StoreCase, Told
 from tests.store.inline import PACKS, Compactor, open_inline, result_of
 

@@ -16,13 +16,13 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.quic.certificate import local_certificate
-from streamd.store.backup import take_backup
-from streamd.store.backup_files import Backup
-from streamd.store.backup_restore import choose, restore
 from streamd.store.disk import Disk
 from streamd.store.errors import StoreUnusable
-from streamd.store.outside import OutsideReader
-from streamd.store.repair import Repair
+from streamd.store.reading.outside import OutsideReader
+from streamd.store.upkeep.backup.files import Backup
+from streamd.store.upkeep.backup.restore import choose, restore
+from streamd.store.upkeep.backup.run import take_backup
+from streamd.store.upkeep.repair.run import Repair
 from tests.store.inline import SMALL, Compactor, InlineWriter, open_inline, result_of
 from tests.store.test_settle import fill
 

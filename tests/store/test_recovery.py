@@ -11,7 +11,7 @@ from streamd.store import (
     StoreCorrupt,
     StoreUnusable,
 )
-from streamd.store.frame import FILE_HEADER, FRAME_HEADER
+from streamd.store.journal.frame import FILE_HEADER, FRAME_HEADER
 from tests.store.case import StoreCase
 from tests.store.inline import DIRECTORY, JOURNAL, SMALL, open_inline, read_all, result_of
 from tests.store.model import contents

@@ -22,11 +22,11 @@ from streamd.batch import Batch
 from streamd.store import Store, StoreUnusable
 from streamd.store.disk import Disk, IDisk
 from streamd.store.errors import StoreLocked, UnknownVersion
-from streamd.store.frame import VERSION
-from streamd.store.problems import Severity
-from streamd.store.repair import Repair
-from streamd.store.repair_kept import Step
-from streamd.store.verify import verify
+from streamd.store.journal.frame import VERSION
+from streamd.store.upkeep.problems import Severity
+from streamd.store.upkeep.repair.kept import Step
+from streamd.store.upkeep.repair.run import Repair
+from streamd.store.upkeep.verify.check import verify
 from tests.store.inline import DIRECTORY, JOURNAL, PACKS, Compactor, call, open_inline, result_of
 from tests.store.model import contents
 from tests.store.simulated import PowerCut, SimulatedDisk

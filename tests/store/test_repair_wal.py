@@ -16,9 +16,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.store import StoreUnusable
 from streamd.store.disk import Disk
-from streamd.store.problems import Severity
-from streamd.store.repair import Repair
-from streamd.store.verify import verify
+from streamd.store.upkeep.problems import Severity
+from streamd.store.upkeep.repair.run import Repair
+from streamd.store.upkeep.verify.check import verify
 from tests.store.inline import SMALL, Compactor, open_inline, result_of
 from tests.store.model import Contents, contents
 from tests.store.test_settle import fill

@@ -16,9 +16,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import Level, Store, StoreUnusable
-from streamd.store.catalog import Catalog, CatalogFull
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
+from streamd.store.packs.catalog import Catalog, CatalogFull
 from tests.store.case import StoreCase
 from tests.store.inline import DIRECTORY, JOURNAL, PACKS, SMALL, Compactor, InlineWriter, call, open_inline, result_of
 from tests.store.model import contents
@@ -81,7 +81,7 @@ class RealTests(SynchronousTestCase):
         self.assertEqual(self.run_process("tests.store.failing", *failing), "disk I/O error\n")
         self.assertEqual(len(os.listdir(f"{self.home}/packs")), 2, "the new one is there, and not in the catalog")
         self.crash()
-        self.assertEqual(self.run_process("streamd.store.compactor"), "")
+        self.assertEqual(self.run_process("streamd.store.packs.compactor"), "")
         self.assertEqual(len(os.listdir(f"{self.home}/packs")), 1)
         self.crash()
         self.compact()

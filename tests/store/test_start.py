@@ -13,8 +13,8 @@ from streamd.store import (
     StoreUnusable,
     UnknownVersion,
 )
-from streamd.store.frame import FILE_HEADER, VERSION
-from streamd.store.journal import SyncFailed
+from streamd.store.journal.frame import FILE_HEADER, VERSION
+from streamd.store.journal.writer import SyncFailed
 from tests.store.case import StoreCase
 from tests.store.inline import DIRECTORY, JOURNAL, SMALL, open_inline, read_all, result_of
 from tests.store.model import Contents, contents

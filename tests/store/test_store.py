@@ -15,7 +15,7 @@ from streamd.store import (
     SegmentSealed,
     StoreReadOnly,
 )
-from streamd.store.frame import TAG_RAW, Kind
+from streamd.store.journal.frame import TAG_RAW, Kind
 from tests.store.case import StoreCase, Told
 from tests.store.inline import result_of
 from tests.store.model import Contents, contents

@@ -13,14 +13,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
-from streamd.store import pack
-from streamd.store.catalog import Catalog
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
-from streamd.store.frame import FILE_HEADER
-from streamd.store.problems import Problem, Progress, Severity
-from streamd.store.rowsum import row_sum
-from streamd.store.verify import verify
+from streamd.store.journal.frame import FILE_HEADER
+from streamd.store.packs import pack
+from streamd.store.packs.catalog import Catalog
+from streamd.store.packs.rowsum import row_sum
+from streamd.store.upkeep.problems import Problem, Progress, Severity
+from streamd.store.upkeep.verify.check import verify
 from tests.daemon import CHECKOUT
 from tests.store.case import StoreCase
 from tests.store.history import Oracle
@@ -229,7 +229,7 @@ class RealTests(SynchronousTestCase):
 
     def run_command(self, *arguments: str) -> tuple[int, str]:
         ended = subprocess.run(
-            [sys.executable, "-m", "streamd.store.verify", *arguments],
+            [sys.executable, "-m", "streamd.store.upkeep.verify.check", *arguments],
             env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
             capture_output=True,
             text=True,

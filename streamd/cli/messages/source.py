@@ -12,7 +12,8 @@ from streamd.cli.connect import about, add_server_options, storage
 
 if TYPE_CHECKING:
     from streamd.client.blocking import StorageClient
-    from streamd.store import outside, read
+    from streamd.store.reading import outside
+    from streamd.store.reading import plan as read
     from streamd.wire import storage as wire
 
     Info = outside.SegmentInfo | wire.SegmentInfo
@@ -51,7 +52,7 @@ def source(options: argparse.Namespace) -> Iterator[Source]:
         with storage(options) as client:
             yield _Daemon(client)
         return
-    from streamd.store.outside import OutsideReader
+    from streamd.store.reading.outside import OutsideReader
 
     with readable(), OutsideReader(options.path) as reader:
         yield reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamd.store.errors import NoSuchSegment
-from streamd.store.outside import OutsideReader, SegmentInfo
+from streamd.store.reading.outside import OutsideReader, SegmentInfo
 
 
 class PathStorage(OutsideReader):

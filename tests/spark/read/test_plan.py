@@ -25,7 +25,7 @@ from streamd.spark.read.path import PathStorage
 from streamd.spark.read.places import DataLost, Losses, Range, batch_ranges, range_of
 from streamd.spark.read.plan import PARTITIONS_MAX, Partition, partitions
 from streamd.spark.read.triggers import Patience, by_bytes, by_records
-from streamd.store.outside import SegmentInfo
+from streamd.store.reading.outside import SegmentInfo
 from tests.store.case import StoreCase
 from tests.store.inline import DIRECTORY, SMALL, Compactor
 

@@ -1,0 +1,219 @@
+"""Checking the catalog and the packs: every block against its checksum, every row against its block."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from streamd.batch import LENGTH_TYPE, Buffer
+from streamd.store.directory import PACKS
+from streamd.store.disk import IDisk, IDiskFile
+from streamd.store.errors import StoreUnusable
+from streamd.store.journal.frame import span
+from streamd.store.journal.writer import TEMPORARY_SUFFIX
+from streamd.store.packs import pack
+from streamd.store.packs.catalog import BROADCAST_PACK, Catalog, Pack, Row
+from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
+from streamd.store.packs.readonly import ReadOnlyCatalog
+from streamd.store.segments.broadcasts import Broadcast, Numbered
+from streamd.store.segments.segment import Segment
+from streamd.store.upkeep.problems import Checked
+
+
+class Found(NamedTuple):
+    """A block as it is in a pack."""
+
+    length: int
+    crc: int
+    segment: int
+    number: int
+    offset: int
+    records: int
+    timestamp: int
+    last_timestamp: int
+    span: int
+
+
+class PackCheck:
+    """Checks all packs, and what the catalog says of them."""
+
+    def __init__(self, disk: IDisk, directory: str, store: bytes, catalog: ReadOnlyCatalog, checked: Checked) -> None:
+        self._disk = disk
+        self._directory = os.path.join(directory, PACKS)
+        self._store = store
+        self._catalog = catalog
+        self._path = os.path.join(directory, CATALOG_NAME)
+        self._checked = checked
+
+    def run(self) -> bool:
+        """Whether the catalog can be relied on: without it nothing else can be said of what is folded."""
+        try:
+            for problem in self._catalog.ask(lambda catalog: catalog.check()):
+                self._checked.add(self._path, 0, problem)
+            for problem in self._catalog.ask(lambda catalog: list(_gaps(catalog))):
+                self._checked.add(self._path, 0, problem)
+            self._packs()
+        except StoreUnusable as error:
+            self._checked.add(self._path, 0, str(error).removeprefix(f"{self._path}: "))
+            return False
+        return True
+
+    def _packs(self) -> None:
+        names = self._disk.list_directory(self._directory)
+        # Asked for after the list: a pack that is new since then is not an orphan.
+        packs = {each.number: each for each in self._catalog.ask(lambda catalog: catalog.packs())}
+        for name in names:
+            path = os.path.join(self._directory, name)
+            match = pack.FILE_NAME.fullmatch(name)
+            if match is None and name.endswith(TEMPORARY_SUFFIX):
+                self._checked.note(path, 0, "a pack in the making: the next start removes it")
+            elif match is None:
+                self._checked.add(path, 0, "this file is not part of the store, and stops the start")
+            elif int(match[1]) not in packs:
+                self._checked.note(path, 0, "the catalog does not know this pack: the next start removes it")
+        for each in packs.values():
+            self._pack(each)
+
+    def _pack(self, known: Pack) -> None:
+        path = os.path.join(self._directory, pack.file_name(known.number))
+        rows = self._catalog.ask(lambda catalog: catalog.extents_with_ends(known.number))
+        try:
+            file = self._disk.open(path, writable=False)
+            try:
+                self._blocks(path, file, known, rows)
+            finally:
+                file.close()
+        except OSError as error:
+            if known.number in {each.number for each in self._catalog.ask(lambda catalog: catalog.packs())}:
+                self._checked.add(path, 0, f"the file can't be read: {error}")
+
+    def _blocks(self, path: str, file: IDiskFile, known: Pack, rows: list[tuple[Row, int]]) -> None:
+        wrong = pack.check_file_header(file.read(0, pack.FILE_HEADER.size), self._store, known.number)
+        if wrong is not None:
+            self._checked.add(path, 0, wrong)
+        size = file.size()
+        if size != known.bytes:
+            self._checked.add(path, size, f"the file has {size} bytes, the catalog says {known.bytes}")
+        blocks: dict[int, Found] = {}
+        bad: set[int] = set()
+        at = pack.FILE_HEADER.size
+        while at < size:
+            found = self._block(path, file, at, size)
+            if found is not None:
+                blocks[at] = found
+                self._checked.done(found.length, path)
+                at += found.length + -found.length % 8
+                continue
+            bad.add(at)
+            # Where the next one begins is not known from here; the catalog knows some that do.
+            at = min((row.position for row, _ in rows if row.position > at), default=size)
+        if not bad and len(blocks) != known.blocks:
+            self._checked.add(path, 0, f"the file has {len(blocks)} blocks, the catalog says {known.blocks}")
+        for row, end_offset in rows:
+            if row.position not in bad:
+                self._row(path, row, end_offset, blocks.get(row.position))
+        live = sum({row.position: row.length for row, _ in rows}.values())
+        if not live <= known.live <= known.bytes:
+            self._checked.add(
+                self._path, 0, f"pack {known.number} has {live} live bytes, the catalog says {known.live}"
+            )
+
+    def _block(self, path: str, file: IDiskFile, at: int, size: int) -> Found | None:
+        head = file.read(at, pack.BLOCK_HEADER.size)
+        if len(head) < pack.BLOCK_HEADER.size:
+            self._checked.add(path, at, "the file ends inside a block")
+            return None
+        crc, length, segment, number, offset, records, runs = pack.BLOCK_HEADER.unpack(head)
+        if length < pack.BLOCK_HEADER.size + pack.RUN.size * runs + 4 * records or at + length > size:
+            self._checked.add(path, at, f"the block's header gives a length of {length} bytes")
+            return None
+        padded = length + -length % 8
+        data = memoryview(file.read(at, padded))
+        if pack.block_crc(data[:length]) != crc:
+            self._checked.add(path, at, f"the {length} bytes of the block do not match their checksum")
+            return None
+        if any(data[length:]) or len(data) != padded:
+            self._checked.add(path, at + length, "what stands between two blocks is not zero")
+        return self._pieces(path, at, data[:length], Found(length, crc, segment, number, offset, records, 0, 0, 0))
+
+    def _pieces(self, path: str, at: int, data: Buffer, found: Found) -> Found | None:
+        """What only shows inside: that runs and lengths add up."""
+        runs = int(pack.BLOCK_HEADER.unpack_from(data)[-1])
+        table = pack.BLOCK_HEADER.size + pack.RUN.size * runs
+        lengths = array(LENGTH_TYPE)
+        lengths.frombytes(data[table : table + 4 * found.records])
+        counts = [count for count, *_ in pack.RUN.iter_unpack(data[pack.BLOCK_HEADER.size : table])]
+        if not counts or sum(counts) != found.records or table + 4 * found.records + sum(lengths) != found.length:
+            self._checked.add(path, at, "the runs and lengths of the block do not add up")
+            return None
+        pieces = list(pack.block_pieces(data))
+        return found._replace(
+            timestamp=pieces[0].timestamp,
+            last_timestamp=pieces[-1].timestamp,
+            span=sum(span(piece.tag, piece.batch.count, piece.batch.size) for piece in pieces),
+        )
+
+    def _row(self, path: str, row: Row, end_offset: int, block: Found | None) -> None:
+        where = f"records {row.number} to {row.number + row.records - 1} of segment {row.segment}"
+        if block is None:
+            self._checked.add(path, row.position, f"no block begins here, where the catalog has {where}")
+            return
+        if (row.length, row.crc, row.records) != (block.length, block.crc, block.records):
+            self._checked.add(path, row.position, f"the catalog has another length, checksum or count for {where}")
+        # The block of a published segment still has that one's name and places.
+        if block.segment == row.segment and (block.number, block.offset) != (row.number, row.offset):
+            self._checked.add(path, row.position, f"the block begins at record {block.number}, the catalog has {where}")
+        if row.offset + block.span != end_offset:
+            self._checked.add(
+                path,
+                row.position,
+                f"{where} end at offset {row.offset + block.span}, the catalog goes on at {end_offset}",
+            )
+        if row.timestamp < block.timestamp or row.last_timestamp < block.last_timestamp:
+            self._checked.add(path, row.position, f"{where} are later than the catalog says")
+
+
+def _gaps(catalog: Catalog) -> Iterator[str]:
+    """Where the extents of a segment do not follow each other from its first record to its last; and rows of nobody."""
+    with catalog.snapshot():
+        segments = {segment.id: segment for segment in catalog.segments()}
+        packs = {each.number for each in catalog.packs()}
+        ends: dict[int, int] = {}
+        for id, number, records, in_pack in catalog.places():
+            segment = segments.get(id)
+            if segment is None:
+                yield f"there are extents of segment {id}, which does not exist"
+                continue
+            if in_pack not in packs and in_pack != BROADCAST_PACK:
+                yield f"segment {id}: record {number} is in pack {in_pack}, which the catalog does not know"
+            end = ends.get(id)
+            if end is None and number > segment.first_number:
+                yield f"segment {id}: records {segment.first_number} to {number - 1} are missing"
+            elif end is not None and number != end:
+                yield f"segment {id}: record {number} follows where {end} is due"
+            ends[id] = number + records
+        for id, segment in segments.items():
+            if ends.get(id, segment.first_number) != segment.own_number:
+                end = ends.get(id, segment.first_number)
+                yield f"segment {id}: extents end at record {end}, not {segment.own_number}"
+        yield from _lost_broadcasts(catalog, segments)
+        yield from catalog.strays()
+
+
+def _lost_broadcasts(catalog: Catalog, segments: dict[int, Segment]) -> Iterator[str]:
+    """Where a segment needs records of the broadcast segment that are not there."""
+    broadcast = catalog.broadcast() or Broadcast()
+    for row in catalog.references():
+        first, end = row.position, row.position + row.records
+        segment = segments.get(row.segment)
+        if (
+            segment is None
+            or end > broadcast.number
+            or max(first, first + segment.first_number - row.number) < (broadcast.first_number)
+        ):
+            yield f"segment {row.segment}: broadcast records {first} to {end - 1}, its {row.number}, are missing"
+    for segment in segments.values():
+        if isinstance(segment, Numbered) and segment.seen_number > broadcast.number:
+            yield f"segment {segment.id}: it has seen {segment.seen_number} broadcasts of {broadcast.number}"
