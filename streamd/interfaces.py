@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IProtocolFactory, IReactorTime
 
     from streamd.access.permits import Access
-    from streamd.load import Load
+    from streamd.connections.load import Load
     from streamd.settings import Limits
     from streamd.store import Store
 

@@ -23,16 +23,16 @@ from streamd.access.permits import Access
 from streamd.config import Config
 from streamd.config import Service as Endpoint
 from streamd.connections.crowd import Crowd
+from streamd.connections.factory import StreamFactory
+from streamd.connections.load import Load
+from streamd.connections.refusing import refusing
 from streamd.endpoints import completed
 from streamd.interfaces import Core
-from streamd.load import Load
 from streamd.log import Log
 from streamd.loop import Loop
 from streamd.metrics import LoopCounts
 from streamd.notify import Notifier
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
-from streamd.protocols.factory import StreamFactory
-from streamd.refusing import refusing
 from streamd.reload import Reloader
 from streamd.store import Store, StoreUnusable, open_store
 from streamd.store.retention import Retention

@@ -19,9 +19,9 @@ from twisted.web.server import Request
 
 from streamd.access.peer import peer_of
 from streamd.access.permits import ANY, NotAllowed, Permits
+from streamd.connections.permitted import Permitted
 from streamd.http.health import TEXT
 from streamd.interfaces import Core
-from streamd.protocols.permitted import Permitted
 
 if TYPE_CHECKING:
     from streamd.http.site import HttpSite

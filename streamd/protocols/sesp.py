@@ -12,10 +12,10 @@ from typing import Any, Final
 from streamd import __version__
 from streamd.access.permits import ADMIN, READ, VISIBLE, NotAllowed, TooManyTopics, TopicFull
 from streamd.config import fill
+from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.factory import StreamFactory
 from streamd.groups import Groups
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply, StreamProtocol
-from streamd.protocols.factory import StreamFactory
 from streamd.settings import RetentionRule
 from streamd.store import (
     BadName,

@@ -14,10 +14,10 @@ from twisted.python.failure import Failure
 
 from streamd.access.permits import READ, NotAllowed, TopicFull
 from streamd.config import fill
+from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.factory import StreamFactory
 from streamd.groups import Group, Groups, Members, Range
 from streamd.interfaces import ConfigError, Core
-from streamd.protocols.base import Reply, StreamProtocol
-from streamd.protocols.factory import StreamFactory
 from streamd.settings import setting
 from streamd.store import BadName, NoSuchSegment, RecordsTruncated, Run, Segment, StoreError
 from streamd.store.errors import level_of

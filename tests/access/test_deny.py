@@ -5,13 +5,13 @@ And the other way round: the one right that it needs is enough.
 
 from __future__ import annotations
 
+from streamd.connections.factory import StreamFactory
+from streamd.connections.order import Steps
 from streamd.interfaces import Core
-from streamd.protocols import faststream as faststream_protocol
-from streamd.protocols import pravega as pravega_protocol
 from streamd.protocols import sesp as sesp_protocol
 from streamd.protocols import smq as smq_protocol
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.order import Steps
+from streamd.protocols.faststream import protocol as faststream_protocol
+from streamd.protocols.pravega import protocol as pravega_protocol
 from streamd.wire import faststream, pravega, sesp, smq
 from streamd.wire.pravega import Type, message
 from tests.access import denied

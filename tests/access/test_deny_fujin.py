@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import pack
 
-from streamd.protocols.fujin import _ACTIONS, FujinFactory, configure
+from streamd.protocols.fujin.protocol import _ACTIONS, FujinFactory, configure
 from streamd.settings import AccessRule
 from streamd.wire import fujin
 from streamd.wire import fujin_client as client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from streamd.batch import Batch
-from streamd.protocols.storage import _ACTIONS, _STEPWISE
+from streamd.protocols.pravega.tools import _ACTIONS, _STEPWISE
 from streamd.settings import RIGHTS, AccessRule
 from streamd.wire import storage
 from streamd.wire.storage import By, Code, Existing, LevelChange, Part

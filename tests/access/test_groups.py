@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamd.interfaces import Core
 from streamd.protocols import smq
-from streamd.protocols.fujin import FujinFactory, configure
+from streamd.protocols.fujin.protocol import FujinFactory, configure
 from streamd.settings import AccessRule, RetentionRule
 from streamd.store.retention import Retention
 from streamd.wire import fujin_client as fujin

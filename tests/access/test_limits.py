@@ -6,7 +6,7 @@ import json
 
 from twisted.internet.address import IPv4Address
 
-from streamd.load import Load
+from streamd.connections.load import Load
 from streamd.metrics import CONNECTIONS_CUT_OFF, CONNECTIONS_REFUSED, REQUESTS_REFUSED
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.access.pace import Bucket, Pace
-from streamd.protocols.faststream import FastStreamFactory
+from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.settings import Limits
 from tests.access.rules import RuledCase, rule
 from tests.wire.test_faststream import multiple, one

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from streamd.batch import Batch
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols import pravega, smq
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.faststream import FastStreamFactory
-from streamd.protocols.fujin import FujinFactory, FujinSettings
+from streamd.protocols import smq
+from streamd.protocols.faststream.protocol import FastStreamFactory
+from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
+from streamd.protocols.pravega import protocol as pravega
 from streamd.protocols.sesp import SespFactory
 from streamd.wire import fujin_client as fujin
 from streamd.wire import storage

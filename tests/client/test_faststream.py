@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from streamd.client.asynchronous import FastStreamClient
 from streamd.client.errors import ConnectionLost, ProtocolBroken
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.faststream import FastStreamFactory
+from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.settings import Limits
 from streamd.wire.faststream import PONG
 from tests.client.rig import TARGET, ClientCase, Endless

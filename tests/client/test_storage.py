@@ -12,9 +12,9 @@ from streamd.batch import LENGTH_TYPE, Batch
 from streamd.client import StorageClient, asynchronous
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken, Refused
 from streamd.client.storage import StorageRefused, StorageTruncated
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.pravega import PravegaFactory, PravegaSettings
+from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire import storage
 from streamd.wire.fields import to_bytes
 from streamd.wire.storage import LevelChange, Part, Run

@@ -10,9 +10,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from streamd.batch import Batch
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.fujin import FujinFactory, FujinSettings, configure
+from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings, configure
 from streamd.quic.interfaces import IQuicStream
 from streamd.settings import Limits
 from streamd.wire import fujin_client as client

@@ -10,9 +10,9 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply, StreamProtocol
-from streamd.protocols.factory import StreamFactory
 from streamd.settings import Limits
 from streamd.store import StoreError
 from streamd.wire import WireError

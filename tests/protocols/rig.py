@@ -15,10 +15,10 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from streamd.batch import Batch, Buffer
+from streamd.connections.base import StreamProtocol
+from streamd.connections.factory import StreamFactory
+from streamd.connections.load import Load
 from streamd.interfaces import Core
-from streamd.load import Load
-from streamd.protocols.base import StreamProtocol
-from streamd.protocols.factory import StreamFactory
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits, StoreSettings
 from streamd.store import Store, Threads, assemble

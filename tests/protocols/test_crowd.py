@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.load import Load
+from streamd.connections.load import Load
 from streamd.settings import Limits
 from tests.protocols.orders import BaseCase
 from tests.protocols.rig import BUFFER_BYTES, Rig, Wire

@@ -8,7 +8,7 @@ import shutil
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.protocols.faststream import FastStreamFactory
+from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.settings import RetentionRule
 from streamd.store.retention import Retention
 from streamd.wire.faststream import PONG, contents_header, state

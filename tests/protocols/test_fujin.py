@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import pack
 
-from streamd.protocols.fujin import FujinFactory, FujinSettings
+from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
 from streamd.settings import Limits
 from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies

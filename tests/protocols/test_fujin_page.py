@@ -6,7 +6,7 @@ import re
 import tomllib
 from dataclasses import fields
 
-from streamd.protocols.fujin import FujinSettings, configure
+from streamd.protocols.fujin.protocol import FujinSettings, configure
 from streamd.quic.certificate import CA_NAME
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
 from streamd.wire.fujin_replies import Code, Reply

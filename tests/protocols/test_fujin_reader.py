@@ -10,7 +10,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 
 from streamd.groups import Member
-from streamd.protocols.fujin import configure
+from streamd.protocols.fujin.protocol import configure
 from streamd.store import ReadFailed, StoreError
 from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies

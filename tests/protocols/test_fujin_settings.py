@@ -7,8 +7,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.interfaces import ConfigError
-from streamd.protocols.fujin import FujinSettings, configure
-from streamd.protocols.fujin_settings import ReaderSettings
+from streamd.protocols.fujin.protocol import FujinSettings, configure
+from streamd.protocols.fujin.settings import ReaderSettings
 
 
 class SettingsTests(SynchronousTestCase):

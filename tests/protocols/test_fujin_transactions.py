@@ -9,7 +9,7 @@ from dataclasses import replace
 from struct import pack
 from typing import Any
 
-from streamd.protocols.fujin import FujinSettings
+from streamd.protocols.fujin.protocol import FujinSettings
 from streamd.settings import AccessRule
 from streamd.store import Segment
 from streamd.store.journal.frame import EVENT_HEADER_BYTES

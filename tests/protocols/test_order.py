@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import permutations, product
 
+from streamd.connections.base import Reply
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply
-from streamd.protocols.factory import StreamFactory
 from streamd.store import StoreError
 from tests.protocols.orders import BaseCase, Order, OrderProtocol, order_protocol
 from tests.protocols.rig import BUFFER_BYTES, Rig

@@ -9,11 +9,11 @@ from struct import pack, unpack_from
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.faststream import FastStreamFactory
-from streamd.protocols.fujin import FujinFactory, FujinSettings
-from streamd.protocols.pravega import PravegaFactory, PravegaSettings
+from streamd.protocols.faststream.protocol import FastStreamFactory
+from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
+from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.protocols.sesp import SespFactory
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire import fujin_client

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.interfaces import Core
-from streamd.protocols.pravega import READ_BYTES_MAX, PravegaFactory, PravegaSettings
+from streamd.protocols.pravega.protocol import READ_BYTES_MAX, PravegaFactory, PravegaSettings
 from streamd.settings import Limits
 from streamd.store.journal.frame import TAG_RAW
 from streamd.wire.pravega import HEADER, Type, message

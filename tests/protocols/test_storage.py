@@ -10,7 +10,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import LENGTH_TYPE, Batch
-from streamd.protocols.storage import READ_BYTES_MAX
+from streamd.protocols.pravega.tools import READ_BYTES_MAX
 from streamd.settings import Limits
 from streamd.store import Segment
 from streamd.store.journal.frame import TAG_RAW

@@ -13,7 +13,7 @@ from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFrom
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 
-from streamd.protocols.base import StreamProtocol
+from streamd.connections.base import StreamProtocol
 from tests.protocols.laws.description import Description
 from tests.protocols.laws.faststream import TAKE, FastStream
 from tests.protocols.laws.held import contents

@@ -14,8 +14,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.factory import StreamFactory
 from streamd.protocols.sesp import SespFactory
 from streamd.wire import storage
 from streamd.wire.storage import Part

@@ -16,12 +16,12 @@ streamd = ServiceMaker("streamd", "streamd.tap", "streaming protocols over one d
 sesp = StreamProtocol("sesp", "streamd.protocols.sesp", "tcp:4840:interface=127.0.0.1", "SESP, lines for telnet")
 smq = StreamProtocol("smq", "streamd.protocols.smq", "tcp:4841:interface=127.0.0.1", "Simple Message Queue")
 pravega = StreamProtocol(
-    "pravega", "streamd.protocols.pravega", "tcp:12345:interface=127.0.0.1", "Pravega's append blocks"
+    "pravega", "streamd.protocols.pravega.protocol", "tcp:12345:interface=127.0.0.1", "Pravega's append blocks"
 )
 faststream = StreamProtocol(
-    "faststream", "streamd.protocols.faststream", "tcp:1273:interface=127.0.0.1", "FastStreamDB"
+    "faststream", "streamd.protocols.faststream.protocol", "tcp:1273:interface=127.0.0.1", "FastStreamDB"
 )
-fujin = StreamProtocol("fujin", "streamd.protocols.fujin", "quic:4848:interface=127.0.0.1", "Fujin over QUIC")
+fujin = StreamProtocol("fujin", "streamd.protocols.fujin.protocol", "quic:4848:interface=127.0.0.1", "Fujin over QUIC")
 http = StreamProtocol(
     "http", "streamd.http.site", "tcp:4880:interface=127.0.0.1", "the dashboard, /metrics and /healthz"
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from streamd.client.asynchronous import FastStreamClient, SespClient
 from streamd.client.errors import ConnectionLost, Refused, Timeout
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.faststream import FastStreamFactory
+from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.protocols.sesp import SespFactory
 from tests.client.rig import ClientCase, Driven, Endless
 

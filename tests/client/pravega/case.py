@@ -7,9 +7,9 @@ from uuid import UUID
 
 from streamd.client.asynchronous import PravegaClient, Reader, Writer
 from streamd.client.pravega.writer import WriterOptions
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.pravega import PravegaFactory, PravegaSettings
+from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from tests.client.rig import WHOLE, ClientCase, Driven
 
 WRITER = UUID(int=7)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from struct import pack
 
 from streamd.interfaces import Core
-from streamd.protocols.faststream import FastStreamFactory
+from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.wire.faststream import PONG, contents_header, state
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
 from tests.wire.test_faststream import PING, all_except, multiple, one, single, to_all

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from struct import pack
 
 from streamd.interfaces import Core
-from streamd.protocols.fujin import FujinFactory, FujinSettings
+from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
 from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from streamd.batch import Batch
 from streamd.interfaces import Core
-from streamd.protocols.fujin import FujinFactory, configure
+from streamd.protocols.fujin.protocol import FujinFactory, configure
 from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode

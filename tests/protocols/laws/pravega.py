@@ -7,7 +7,7 @@ from functools import partial
 from struct import pack
 
 from streamd.interfaces import Core
-from streamd.protocols.pravega import PravegaFactory, PravegaSettings
+from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire.pravega import BLOCK_BYTES_MAX, HEADER, MESSAGE_BYTES_MAX, Type, message
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
 from tests.wire.test_pravega import OTHER, WRITER, begin, block, event, read, setup, text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from streamd.protocols.base import StreamProtocol
+from streamd.connections.base import StreamProtocol
 from tests.protocols.laws.every import PROTOCOLS, READING, every
 from tests.protocols.laws.held import HeldLaw
 from tests.protocols.rig import Peer, Rig

@@ -6,7 +6,7 @@ from itertools import accumulate
 from random import Random
 
 from streamd.interfaces import Core
-from streamd.protocols.pravega import PravegaFactory, PravegaSettings
+from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire.pravega import HEADER, Type, message
 from tests.protocols.laws.pravega import Pravega as Law
 from tests.protocols.laws.pravega import appended, create, created, ready, segment_read

@@ -7,7 +7,7 @@ from random import Random
 
 from streamd.batch import Batch
 from streamd.interfaces import Core
-from streamd.protocols.pravega import PravegaFactory, PravegaSettings
+from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire import storage
 from streamd.wire.fields import Message, from_payload, to_bytes
 from streamd.wire.pravega import HEADER

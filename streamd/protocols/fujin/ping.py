@@ -17,7 +17,7 @@ from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin_replies import Code
 
 if TYPE_CHECKING:
-    from streamd.protocols.fujin_settings import FujinSettings
+    from streamd.protocols.fujin.settings import FujinSettings
 
 
 class Ping(Protocol):

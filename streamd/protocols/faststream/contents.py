@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from twisted.internet.defer import Deferred
 
-from streamd.load import Receiver
+from streamd.connections.load import Receiver
 from streamd.store import Segment, Store, StoreError
 
 GROUP: Final = "faststream"

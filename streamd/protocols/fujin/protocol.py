@@ -19,14 +19,14 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from streamd.access.permits import CREATE, READ, WRITE, NotAllowed, TooManyTopics, TopicFull
+from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.factory import StreamFactory
 from streamd.groups import Groups, Member
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply, StreamProtocol
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.fujin_ping import Pinger
-from streamd.protocols.fujin_reader import Reader
-from streamd.protocols.fujin_settings import FujinSettings, configure
-from streamd.protocols.fujin_transaction import Transaction, TransactionFailed, TransactionTooLarge
+from streamd.protocols.fujin.ping import Pinger
+from streamd.protocols.fujin.reader import Reader
+from streamd.protocols.fujin.settings import FujinSettings, configure
+from streamd.protocols.fujin.transaction import Transaction, TransactionFailed, TransactionTooLarge
 from streamd.quic.certificate import CertificateError, local_certificate
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.quic.interfaces import IQuicConnection, IQuicFactory, IQuicStream

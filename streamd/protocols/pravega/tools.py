@@ -11,9 +11,9 @@ from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.python.failure import Failure
 
 from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed
+from streamd.connections.order import Ordered, Reply, Steps
 from streamd.interfaces import Core
 from streamd.patterns import matcher
-from streamd.protocols.order import Ordered, Reply, Steps
 from streamd.store import (
     BadName,
     Level,

@@ -14,10 +14,10 @@ from twisted.python.failure import Failure
 from streamd.access.permits import ADMIN, READ, WRITE, NotAllowed, TopicFull
 from streamd.batch import Batch
 from streamd.config import fill
+from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply, StreamProtocol
-from streamd.protocols.contents import Contents, Reading, Turn
-from streamd.protocols.factory import StreamFactory
+from streamd.protocols.faststream.contents import Contents, Reading, Turn
 from streamd.store import NoSuchSegment, ReadFailed, Run, Segment, StoreError, StoreReadOnly
 from streamd.store.errors import level_of
 from streamd.store.journal.frame import EVENT_HEADER_BYTES

@@ -14,11 +14,11 @@ from twisted.python.failure import Failure
 from streamd.access.permits import READ, WRITE, NotAllowed
 from streamd.batch import Buffer
 from streamd.config import fill
+from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.factory import StreamFactory
+from streamd.connections.order import Steps
 from streamd.interfaces import Core
-from streamd.protocols.base import Reply, StreamProtocol
-from streamd.protocols.factory import StreamFactory
-from streamd.protocols.order import Steps
-from streamd.protocols.storage import Storage
+from streamd.protocols.pravega.tools import Storage
 from streamd.settings import setting
 from streamd.store import (
     LevelGap,

@@ -22,7 +22,7 @@ from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin_replies import Code, Reply
 
 if TYPE_CHECKING:
-    from streamd.protocols.fujin import FujinProtocol
+    from streamd.protocols.fujin.protocol import FujinProtocol
 
 # Messages taken in one go, where they are small.
 _MESSAGES_AT_ONCE: Final = 1024

@@ -9,10 +9,10 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 
 from streamd.access.peer import address_text
+from streamd.connections.base import StreamProtocol
+from streamd.connections.gathering import Gathering
 from streamd.interfaces import Core
 from streamd.metrics import Traffic
-from streamd.protocols.base import StreamProtocol
-from streamd.protocols.gathering import Gathering
 
 
 class StreamFactory(Gathering[StreamProtocol], Factory, metaclass=ABCMeta):

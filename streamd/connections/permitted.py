@@ -17,7 +17,7 @@ from streamd.store import Segment, StoreError
 from streamd.store.journal.frame import span
 
 if TYPE_CHECKING:
-    from streamd.protocols.factory import StreamFactory
+    from streamd.connections.factory import StreamFactory
 
 
 class Permitted:
