@@ -31,8 +31,8 @@ from streamd.batch import Batch
 from streamd.quic.client import QuicClientEndpoint, Trust
 from streamd.quic.connection import Connection
 from streamd.quic.settings import QuicSettings
-from streamd.wire import fujin_client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as fujin_client
 
 _TOPIC = "bench"
 _ID_BYTES = 4

@@ -9,21 +9,15 @@ from typing import Any, Final
 from fuzz.codec import LINE_BYTES_MAX, MESSAGE_BYTES_MAX, CodecLaws
 from fuzz.law import hold
 from streamd.batch import Batch
-from streamd.wire import (
-    WireError,
-    faststream,
-    faststream_client,
-    fujin_client,
-    pravega,
-    pravega_client,
-    sesp,
-    sesp_client,
-    smq,
-    smq_client,
-)
+from streamd.wire import WireError, faststream, pravega, sesp, smq
 from streamd.wire import fujin_replies as fujin
+from streamd.wire.client import faststream as faststream_client
+from streamd.wire.client import fujin as fujin_client
+from streamd.wire.client import pravega as pravega_client
+from streamd.wire.client import sesp as sesp_client
+from streamd.wire.client import smq as smq_client
+from streamd.wire.client.smq import Outcome
 from streamd.wire.fujin_replies import Reply
-from streamd.wire.smq_client import Outcome
 from tests.wire import test_fujin, test_pravega, test_pravega_client
 
 # -- SESP --------------------------------------------------------------------------------------------------------------

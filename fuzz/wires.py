@@ -15,9 +15,9 @@ from fuzz.law import hold
 from streamd.batch import Batch
 from streamd.wire import faststream, fujin, pravega, sesp, smq
 from streamd.wire import fujin_replies as fujin_sent
+from streamd.wire.client.fujin import FujinReplies
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.fujin import Opcode
-from streamd.wire.fujin_client import FujinReplies
 from streamd.wire.pravega import Type
 from tests.wire import test_faststream, test_fujin, test_pravega, test_sesp, test_smq, test_storage
 

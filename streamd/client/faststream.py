@@ -11,7 +11,7 @@ from streamd.client.core.session import Answer, OrderedSession, chunks
 from streamd.client.target import Target
 from streamd.wire import WireError
 from streamd.wire import faststream as wire
-from streamd.wire.faststream_client import FastStreamReplies, Pong, Reply, StreamContents, StreamState, request_bytes
+from streamd.wire.client.faststream import FastStreamReplies, Pong, Reply, StreamContents, StreamState, request_bytes
 
 K = TypeVar("K", Pong, StreamContents, StreamState)
 

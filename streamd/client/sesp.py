@@ -16,8 +16,8 @@ from streamd.client.core.session import Answer, OrderedSession, broken, chunks
 from streamd.client.errors import Refused
 from streamd.client.target import Target
 from streamd.wire import WireError
+from streamd.wire.client.sesp import SespReplies, command_line, messages, publish_lines, refusal, refusals
 from streamd.wire.sesp import Command, Create, Delete, Describe, List, Read, Seal, Seek, Select, Status, Truncate
-from streamd.wire.sesp_client import SespReplies, command_line, messages, publish_lines, refusal, refusals
 
 # How many messages are asked for at once: more when they are small, fewer when they are large.
 _AHEAD_FIRST: Final = 64

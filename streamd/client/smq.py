@@ -12,7 +12,7 @@ from streamd.client.core.session import OrderedSession, chunks
 from streamd.client.errors import Refused
 from streamd.client.values import Message, Type, Value
 from streamd.wire import WireError
-from streamd.wire.smq_client import Outcome, Response, SmqReplies, pull_frames, push_frames
+from streamd.wire.client.smq import Outcome, Response, SmqReplies, pull_frames, push_frames
 
 # Pulls that are on their way at once.
 _PULLS_AT_ONCE: Final = 4096

@@ -17,9 +17,9 @@ from streamd.client.core.session import Answer, OrderedSession
 from streamd.client.errors import ClientError, Refused
 from streamd.client.target import Target
 from streamd.wire import WireError
-from streamd.wire import storage as wire
-from streamd.wire.storage import Code, LevelChange, Part, Reply, Request, Run, SegmentInfo
-from streamd.wire.storage_client import StorageReplies, request_bytes
+from streamd.wire import tools as wire
+from streamd.wire.client.tools import StorageReplies, request_bytes
+from streamd.wire.tools import Code, LevelChange, Part, Reply, Request, Run, SegmentInfo
 
 R = TypeVar("R", bound=Reply)
 

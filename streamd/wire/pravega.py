@@ -16,7 +16,8 @@ from sys import byteorder
 from typing import Any, Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch, Buffer
-from streamd.wire import TooLarge, WireError, storage
+from streamd.wire import TooLarge, WireError
+from streamd.wire import tools as storage
 from streamd.wire.frames import FrameCodec, cut, payloads
 
 HEADER: Final = Struct(">ii")

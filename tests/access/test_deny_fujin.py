@@ -7,8 +7,8 @@ from struct import pack
 from streamd.protocols.fujin.protocol import _ACTIONS, FujinFactory, configure
 from streamd.settings import AccessRule
 from streamd.wire import fujin
-from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as client
 from streamd.wire.fujin_replies import Code, Reply
 from tests.access.rules import NOBODY, rule
 from tests.protocols.fujin_case import MANUAL, FujinCase, StreamPeer, ack, acked, pushed, written

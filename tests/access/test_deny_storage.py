@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from streamd.batch import Batch
 from streamd.protocols.pravega.tools import _ACTIONS, _STEPWISE
 from streamd.settings import RIGHTS, AccessRule
-from streamd.wire import storage
-from streamd.wire.storage import By, Code, Existing, LevelChange, Part
+from streamd.wire import tools as storage
+from streamd.wire.tools import By, Code, Existing, LevelChange, Part
 from tests.access.rules import NOBODY, rule
 from tests.protocols.laws.held import contents
 from tests.protocols.test_storage import OTHER, StorageCase

@@ -7,9 +7,9 @@ from streamd.protocols import smq
 from streamd.protocols.fujin.protocol import FujinFactory, configure
 from streamd.settings import AccessRule, RetentionRule
 from streamd.store.retention import Retention
-from streamd.wire import fujin_client as fujin
-from streamd.wire import storage
-from streamd.wire.storage import Code
+from streamd.wire import tools as storage
+from streamd.wire.client import fujin
+from streamd.wire.tools import Code
 from tests.access.rules import rule
 from tests.protocols.fujin_case import ack
 from tests.protocols.test_storage import StorageCase

@@ -8,9 +8,9 @@ from uuid import uuid4
 from streamd.batch import Batch
 from streamd.settings import Limits
 from streamd.store import Segment
-from streamd.wire import fujin_client as fujin
-from streamd.wire import storage
-from streamd.wire.storage import Code, Existing, LevelChange, Part
+from streamd.wire import tools as storage
+from streamd.wire.client import fujin
+from streamd.wire.tools import Code, Existing, LevelChange, Part
 from tests.access.rules import RuledCase, rule
 from tests.access.writing import STREAM, TOPIC, WAYS, Blocks, Enqueue, FujinTransaction, Smq, Tools, Way
 from tests.protocols.rig import Rig

@@ -14,10 +14,10 @@ from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
 from streamd.protocols.pravega import protocol as pravega
 from streamd.protocols.sesp import SespFactory
-from streamd.wire import fujin_client as fujin
-from streamd.wire import storage
-from streamd.wire.storage import Existing, Part
-from streamd.wire.storage_client import StorageReplies, request_bytes
+from streamd.wire import tools as storage
+from streamd.wire.client import fujin
+from streamd.wire.client.tools import StorageReplies, request_bytes
+from streamd.wire.tools import Existing, Part
 from tests.protocols.rig import Peer, Rig
 from tests.wire import test_faststream, test_pravega, test_smq
 

@@ -7,7 +7,7 @@ import os
 
 from streamd.cli.bench.plot import percentiles, plot
 from streamd.cli.top import rates
-from streamd.wire.storage import SegmentInfo
+from streamd.wire.tools import SegmentInfo
 from tests.cli.case import DaemonCase
 from tests.cli.run import environment, on_terminal
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from streamd.client import StorageClient
-from streamd.wire.storage import LevelChange, Part, PublishSegments, SegmentsPublished
+from streamd.wire.tools import LevelChange, Part, PublishSegments, SegmentsPublished
 from tests.daemon import Daemon
 
 

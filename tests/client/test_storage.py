@@ -15,9 +15,9 @@ from streamd.client.storage import StorageRefused, StorageTruncated
 from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
-from streamd.wire import storage
+from streamd.wire import tools as storage
 from streamd.wire.fields import to_bytes
-from streamd.wire.storage import LevelChange, Part, Run
+from streamd.wire.tools import LevelChange, Part, Run
 from tests.client.peers import begin_publication
 from tests.client.rig import ClientCase
 from tests.daemon import Daemon

@@ -15,8 +15,8 @@ from streamd.interfaces import Core
 from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings, configure
 from streamd.quic.interfaces import IQuicStream
 from streamd.settings import Limits
-from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as client
 from tests.protocols.rig import Peer, Rig, Wire
 
 MANUAL = configure({"readers": {"manual": {"topic": "a", "group": "g", "auto_commit": False}}})

@@ -14,7 +14,7 @@ from zope.interface import implementer
 from streamd.quic.client import QuicClientEndpoint, Trust
 from streamd.quic.connection import Connection
 from streamd.quic.settings import QuicSettings
-from streamd.wire import fujin_client as client
+from streamd.wire.client import fujin as client
 
 
 class Ended(Exception):

@@ -16,7 +16,7 @@ from twisted.trial.unittest import TestCase
 
 from streamd.quic.certificate import CA_NAME
 from streamd.quic.client import Trust
-from streamd.wire import fujin_client as client
+from streamd.wire.client import fujin as client
 from streamd.wire.fujin_replies import Reply
 from tests.daemon import Daemon
 from tests.protocols.fujin_quic import Client, Ended, Stream

@@ -21,8 +21,8 @@ from streamd.quic.client import Trust
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.settings import Limits, StoreSettings
 from streamd.store import open_store
-from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as client
 from streamd.wire.fujin_replies import Code, Reply
 from tests.daemon import Daemon
 from tests.protocols.fujin_quic import Client

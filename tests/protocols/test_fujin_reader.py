@@ -12,8 +12,8 @@ from twisted.logger import LogLevel, globalLogPublisher
 from streamd.groups import Member
 from streamd.protocols.fujin.protocol import configure
 from streamd.store import ReadFailed, StoreError
-from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as client
 from streamd.wire.fujin_replies import Code
 from tests.protocols.fujin_case import FujinCase, StreamPeer, ack, acked, pushed
 

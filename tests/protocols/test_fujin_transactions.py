@@ -13,8 +13,8 @@ from streamd.protocols.fujin.protocol import FujinSettings
 from streamd.settings import AccessRule
 from streamd.store import Segment
 from streamd.store.journal.frame import EVENT_HEADER_BYTES
-from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as client
 from streamd.wire.fujin_replies import Code, Reply
 from tests.access.rules import rule
 from tests.protocols.fujin_case import FujinCase, FujinRig, StreamPeer, written

@@ -16,7 +16,7 @@ from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.protocols.sesp import SespFactory
 from streamd.protocols.smq import SmqFactory, SmqSettings
-from streamd.wire import fujin_client
+from streamd.wire.client import fujin as fujin_client
 from streamd.wire.pravega import HEADER
 from tests.protocols.rig import Peer, Rig
 from tests.wire.test_faststream import one, single

@@ -14,10 +14,10 @@ from streamd.protocols.pravega.tools import READ_BYTES_MAX
 from streamd.settings import Limits
 from streamd.store import Segment
 from streamd.store.journal.frame import TAG_RAW
-from streamd.wire import storage
+from streamd.wire import tools as storage
+from streamd.wire.client.tools import StorageReplies, request_bytes
 from streamd.wire.pravega import Type, message
-from streamd.wire.storage import By, Code, Existing, LevelChange, Part
-from streamd.wire.storage_client import StorageReplies, request_bytes
+from streamd.wire.tools import By, Code, Existing, LevelChange, Part
 from tests.protocols.laws.pravega import created
 from tests.protocols.rig import Peer, Rig
 from tests.protocols.test_pravega import make_factory

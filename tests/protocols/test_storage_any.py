@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
-from streamd.wire import storage
-from streamd.wire.storage_client import StorageReplies, request_bytes
+from streamd.wire import tools as storage
+from streamd.wire.client.tools import StorageReplies, request_bytes
 from tests.protocols.rig import Rig
 from tests.protocols.test_pravega import make_factory
 from tests.wire.pieces import made

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.protocols.pravega.tools import _LISTED_MAX, READ_BYTES_MAX
-from streamd.wire import storage
+from streamd.wire import tools as storage
 from streamd.wire.fields import Fixed, Flag, Many, Message, Number, Records, Row, Text
 from tests.daemon import CHECKOUT
 

@@ -17,9 +17,9 @@ from streamd.batch import Batch
 from streamd.connections.factory import StreamFactory
 from streamd.interfaces import Core
 from streamd.protocols.sesp import SespFactory
-from streamd.wire import storage
-from streamd.wire.storage import Part
-from streamd.wire.storage_client import StorageReplies, request_bytes
+from streamd.wire import tools as storage
+from streamd.wire.client.tools import StorageReplies, request_bytes
+from streamd.wire.tools import Part
 from tests.protocols.rig import Peer, Rig
 from tests.protocols.test_pravega import make_factory
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
+from streamd.wire.client.faststream import FastStreamReplies, Pong, Reply, StreamContents, StreamState, request_bytes
 from streamd.wire.faststream import (
     PONG,
     Check,
@@ -23,7 +24,6 @@ from streamd.wire.faststream import (
     contents_header,
     state,
 )
-from streamd.wire.faststream_client import FastStreamReplies, Pong, Reply, StreamContents, StreamState, request_bytes
 from tests.wire.pieces import cut, made, received
 
 LIMIT = 1 << 12

@@ -12,8 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.wire import WireError
-from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as client
 from streamd.wire.fujin import (
     Acknowledge,
     Begin,

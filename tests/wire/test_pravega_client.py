@@ -8,6 +8,21 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.wire import WireError
+from streamd.wire.client.pravega import (
+    AppendSetup,
+    DataAppended,
+    NoSuchSegment,
+    PravegaReplies,
+    Reply,
+    SegmentCreated,
+    SegmentExists,
+    SegmentIsSealed,
+    SegmentIsTruncated,
+    SegmentRead,
+    name_of,
+    request_bytes,
+    whole_events,
+)
 from streamd.wire.pravega import (
     BLOCK_BYTES_MAX,
     HEADER,
@@ -27,21 +42,6 @@ from streamd.wire.pravega import (
     named,
     segment_read,
     truncated,
-)
-from streamd.wire.pravega_client import (
-    AppendSetup,
-    DataAppended,
-    NoSuchSegment,
-    PravegaReplies,
-    Reply,
-    SegmentCreated,
-    SegmentExists,
-    SegmentIsSealed,
-    SegmentIsTruncated,
-    SegmentRead,
-    name_of,
-    request_bytes,
-    whole_events,
 )
 from tests.wire.pieces import TEXT, cut, made, received
 

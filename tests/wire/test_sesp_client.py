@@ -9,6 +9,14 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.wire import WireError
+from streamd.wire.client.sesp import (
+    SespReplies,
+    command_line,
+    messages,
+    publish_lines,
+    refusals,
+    unescaped,
+)
 from streamd.wire.sesp import (
     OK,
     Command,
@@ -26,14 +34,6 @@ from streamd.wire.sesp import (
     Truncate,
     error_line,
     message_lines,
-)
-from streamd.wire.sesp_client import (
-    SespReplies,
-    command_line,
-    messages,
-    publish_lines,
-    refusals,
-    unescaped,
 )
 from tests.wire.pieces import TEXT, cut, made, received
 

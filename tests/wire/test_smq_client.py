@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.wire.client.smq import Outcome, Response, SmqReplies, pull_frames, push_frames
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED, STR, Pull, Push, SmqCodec, replies, tag_of
-from streamd.wire.smq_client import Outcome, Response, SmqReplies, pull_frames, push_frames
 from tests.wire.pieces import cut, received
 
 LIMIT = 1000

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import LENGTH_TYPE, Batch
-from streamd.wire import WireError, storage
+from streamd.wire import WireError
+from streamd.wire import tools as storage
+from streamd.wire.client.tools import StorageReplies, request_bytes
 from streamd.wire.fields import to_bytes
 from streamd.wire.pravega import HEADER, MESSAGE_BYTES_MAX, PravegaCodec, Type, in_parts, message
-from streamd.wire.storage_client import StorageReplies, request_bytes
 from tests.wire.pieces import TEXT, cut, made, received
 
 LIMIT = 1 << 20

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamd.client.blocking import StorageClient
     from streamd.store.reading import outside
     from streamd.store.reading import plan as read
-    from streamd.wire import storage as wire
+    from streamd.wire import tools as wire
 
     Info = outside.SegmentInfo | wire.SegmentInfo
     Run = read.Run | wire.Run

@@ -18,7 +18,7 @@ from streamd.client.fujin.session import FujinSession, Message, StreamEnded, nam
 from streamd.client.target import CONNECT_SECONDS_MAX, REPLY_BYTES_MAX, REPLY_SECONDS_MAX, Target
 from streamd.quic.client import QuicClientEndpoint, Trust
 from streamd.quic.settings import QuicSettings
-from streamd.wire import fujin_client
+from streamd.wire.client import fujin as fujin_client
 from streamd.wire.fujin_replies import Reply
 
 W = TypeVar("W", "Writer", "Reader")

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 from streamd.client.core.session import OrderedSession
 from streamd.client.errors import ConnectionLost, Refused
 from streamd.client.target import Target
-from streamd.wire import WireError, fujin_client
-from streamd.wire.fujin_client import Answers, Connected, Event, FujinReplies, Messages, Told
+from streamd.wire import WireError
+from streamd.wire.client import fujin as fujin_client
+from streamd.wire.client.fujin import Answers, Connected, Event, FujinReplies, Messages, Told
 from streamd.wire.fujin_replies import Code, Reply
 
 # Above so much the stream is not read until half of it was taken.

@@ -11,8 +11,8 @@ from streamd.client.errors import Refused
 from streamd.client.pravega.session import READ_BYTES, PravegaSession, read_reply
 from streamd.client.pravega.writer import WriterCommands, WriterOptions
 from streamd.wire import WireError
+from streamd.wire.client.pravega import Reply, SegmentCreated, SegmentExists, SegmentRead, name_of, whole_events
 from streamd.wire.pravega import HEADER, CreateSegment, KeepAlive
-from streamd.wire.pravega_client import Reply, SegmentCreated, SegmentExists, SegmentRead, name_of, whole_events
 
 
 class EventFeed(Feed[bytes]):

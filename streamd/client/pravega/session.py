@@ -10,8 +10,7 @@ from streamd.client.core.session import Answer, Session
 from streamd.client.errors import Refused
 from streamd.client.target import Target
 from streamd.wire import WireError
-from streamd.wire.pravega import Name, ReadSegment, Request
-from streamd.wire.pravega_client import (
+from streamd.wire.client.pravega import (
     NoSuchSegment,
     PravegaReplies,
     Reply,
@@ -20,6 +19,7 @@ from streamd.wire.pravega_client import (
     SegmentRead,
     request_bytes,
 )
+from streamd.wire.pravega import Name, ReadSegment, Request
 
 READ_BYTES: Final = 1 << 20
 """How much of a segment is asked for at once."""

@@ -17,8 +17,7 @@ from streamd.client.core.session import chunks
 from streamd.client.pravega.backlog import Backlog
 from streamd.client.pravega.session import PravegaSession, refused
 from streamd.client.target import Target
-from streamd.wire.pravega import SetupAppend
-from streamd.wire.pravega_client import (
+from streamd.wire.client.pravega import (
     AppendSetup,
     DataAppended,
     NoSuchSegment,
@@ -27,6 +26,7 @@ from streamd.wire.pravega_client import (
     name_of,
     request_bytes,
 )
+from streamd.wire.pravega import SetupAppend
 
 UNACKNOWLEDGED_BYTES_MAX: Final = 8 << 20
 RECONNECT_SECONDS_MAX: Final = 60.0

@@ -32,10 +32,11 @@ from streamd.store import (
 from streamd.store.journal.frame import EVENT_HEADER_BYTES
 from streamd.store.packs.pack import BLOCK_BYTES
 from streamd.store.segments.segment import info
-from streamd.wire import TooLarge, storage
+from streamd.wire import TooLarge
+from streamd.wire import tools as storage
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.pravega import in_parts
-from streamd.wire.storage import RECORDS_MAX, SPLIT_MAX, By, Code, Existing
+from streamd.wire.tools import RECORDS_MAX, SPLIT_MAX, By, Code, Existing
 
 READ_BYTES_MAX: Final = 2 << 20
 """One read is answered with at most so much, unless the first record alone is larger."""

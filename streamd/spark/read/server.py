@@ -11,7 +11,7 @@ from streamd.client.blocking import StorageClient
 from streamd.client.errors import ClientError, ConnectionLost, Refused
 from streamd.client.storage import StorageTruncated
 from streamd.store.errors import NoSuchSegment, ReadFailed, RecordsTruncated
-from streamd.wire.storage import NAMES_MAX, SPLIT_MAX, Run, SegmentInfo
+from streamd.wire.tools import NAMES_MAX, SPLIT_MAX, Run, SegmentInfo
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from streamd.batch import Batch
 from streamd.client import StorageClient, StorageRefused
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken
-from streamd.wire.storage import PARTS_MAX, LevelChange, Part
+from streamd.wire.tools import PARTS_MAX, LevelChange, Part
 
 T = TypeVar("T")
 Recover = Callable[[StorageClient], object]

@@ -21,7 +21,7 @@ from streamd.client.errors import ClientError
 from streamd.spark.sink.hidden import Delivery, HiddenWriter
 from streamd.spark.sink.options import SinkOptions, check_columns, sink_options
 from streamd.spark.sink.rows import by_topic
-from streamd.wire.storage import Part
+from streamd.wire.tools import Part
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.client import asynchronous, blocking
 from streamd.client.core.commands import Method
 from streamd.client.fujin import FujinClient, Reader, Writer
-from streamd.wire.storage import Run
+from streamd.wire.tools import Run
 
 
 def methods(kind: type) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.batch import Batch
 from streamd.client.errors import ConnectionLost, ProtocolBroken, Refused
 from streamd.client.fujin.session import FujinSession, Message, StreamEnded, refusal_of
-from streamd.wire import fujin_client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as fujin_client
 from streamd.wire.fujin_replies import Code, Reply
 from tests.client.rig import TARGET, bare
 

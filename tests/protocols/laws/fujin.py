@@ -7,8 +7,8 @@ from struct import pack
 
 from streamd.interfaces import Core
 from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
-from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as client
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
 from streamd.wire.fujin_replies import Code, Reply
 from tests.protocols.fujin_case import FujinRig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamd.wire import storage
-from streamd.wire.storage import Code
-from streamd.wire.storage_client import StorageReplies, request_bytes
+from streamd.wire import tools as storage
+from streamd.wire.client.tools import StorageReplies, request_bytes
+from streamd.wire.tools import Code
 from tests.protocols.laws.description import Exchange
 from tests.protocols.laws.pravega import Pravega
 

@@ -8,10 +8,10 @@ from random import Random
 from streamd.batch import Batch
 from streamd.interfaces import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
-from streamd.wire import storage
+from streamd.wire import tools as storage
 from streamd.wire.fields import Message, from_payload, to_bytes
 from streamd.wire.pravega import HEADER
-from streamd.wire.storage import Code
+from streamd.wire.tools import Code
 from tests.protocols.mixes.machinery import Ask, MixRig, Speaker
 
 TOPICS = ("t1", "t2")

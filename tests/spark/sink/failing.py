@@ -21,7 +21,7 @@ from streamd.client import StorageClient
 from streamd.spark.read.source import StreamdSource
 from streamd.spark.sink.options import sink_options
 from streamd.spark.sink.writer import BATCH_PROPERTY, StreamSink, Written
-from streamd.wire.storage import LevelChange, Part
+from streamd.wire.tools import LevelChange, Part
 from tests.client.peers import begin_publication
 
 COMMIT: Final = ("before", "in", "after")

@@ -14,7 +14,7 @@ from streamd.batch import LENGTH_TYPE, Batch
 from streamd.client import StorageClient
 from streamd.client.errors import ClientError, ProtocolBroken
 from streamd.spark.sink.hidden import SINKS, UNACKNOWLEDGED_BYTES_MAX, Delivery, HiddenWriter
-from streamd.wire.storage import PARTS_MAX, Part
+from streamd.wire.tools import PARTS_MAX, Part
 from tests.daemon import Daemon
 from tests.drivers.cluster import free_port
 from tests.spark.sink.written import written

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from streamd.wire import WireError
+from streamd.wire.client.pravega import MessageReplies
 from streamd.wire.fields import from_payload, to_bytes
 from streamd.wire.pravega import HEADER, MESSAGE_BYTES_MAX, Type
-from streamd.wire.pravega_client import MessageReplies
-from streamd.wire.storage import REPLIES, Reply, Request
+from streamd.wire.tools import REPLIES, Reply, Request
 
 _BEGIN, _MIDDLE, _END = range(3)
 
