@@ -21,9 +21,11 @@ from streamd.store.journal.frame import CRC_BEGIN, ENTRY_HEADER, FILE_HEADER, FR
 from streamd.store.journal.replay import Replay, check_header
 from streamd.store.journal.scan import Frame, Scanner
 from streamd.store.packs import pack
-from streamd.store.reading.plan import Want, decode, fetch, plan
+from streamd.store.reading.plan import plan
+from streamd.store.records import blocks
+from streamd.store.records.extent import PACKS, Extent
+from streamd.store.records.fetch import Want, decode, fetch
 from streamd.store.segments.registry import Segments
-from streamd.store.segments.segment import PACKS, Extent
 from tests.store.golden import make
 from tests.store.inline import JOURNAL, SMALL, open_inline
 from tests.store.simulated import SimulatedDisk
@@ -110,8 +112,8 @@ def check_pack(data: bytes, is_traced: bool = True) -> None:
     """A pack's header and one of its blocks, which a row of the catalog leads to, are read or refused."""
     mended, content = bool(data) and bool(data[0] & _MEND), bytearray(data[1:])
     header, block = bytes(content[: pack.FILE_HEADER.size]), content[pack.FILE_HEADER.size :]
-    if mended and len(block) >= pack.BLOCK_HEADER.size:
-        pack_into("<I", block, 0, pack.block_crc(block))
+    if mended and len(block) >= blocks.BLOCK_HEADER.size:
+        pack_into("<I", block, 0, blocks.block_crc(block))
     with bounded_memory(len(content), is_traced):
         wrong = pack.check_file_header(header, _STORE, 1)
         hold(wrong is not None or len(header) == pack.FILE_HEADER.size, "half a header passes for one")
@@ -151,8 +153,8 @@ def pack_seeds() -> list[bytes]:
     seeds = []
     for path in _golden("packs"):
         content, at = path.read_bytes(), pack.FILE_HEADER.size
-        while at + pack.BLOCK_HEADER.size <= len(content):
-            length = pack.BLOCK_HEADER.unpack_from(content, at)[1]
+        while at + blocks.BLOCK_HEADER.size <= len(content):
+            length = blocks.BLOCK_HEADER.unpack_from(content, at)[1]
             seeds += [
                 bytes((mend,)) + content[: pack.FILE_HEADER.size] + content[at : at + length] for mend in (0, _MEND)
             ]

@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zope.interface import Attribute, Interface
 
-from streamd.metrics import LoopCounts
-
 if TYPE_CHECKING:
-    from twisted.internet.interfaces import IProtocolFactory, IReactorTime
+    from twisted.internet.interfaces import IProtocolFactory
 
-    from streamd.access.permits import Access
-    from streamd.connections.load import Load
-    from streamd.settings import Limits
-    from streamd.store import Store
+    from streamd.connections.core import Core
 
 
 class ConfigError(Exception):
     """A value of the configuration that can't be used. The text names the key, and the file where there is one."""
-
-
-def _everybody() -> Access:
-    # Who only wants to know what a protocol is, as every twistd --help does, has no use for the store behind this.
-    from streamd.access.permits import Access
-
-    return Access()
-
-
-@dataclass(eq=False)
-class Core:
-    """What every protocol is given: the one store, and what all connections share."""
-
-    store: Store
-    limits: Limits
-    """Replaced when they change: ask for them here each time."""
-    load: Load
-    clock: IReactorTime
-    started: float
-    """When the daemon started, by that clock."""
-    shared: dict[tuple[str, str], Any] = field(default_factory=dict)
-    """What the endpoints of a protocol have in common, by its name and one of their own: a queue on two is one."""
-    access: Access = field(default_factory=_everybody)
-    """Who may do what; everybody everything, unless there are rules."""
-    loops: LoopCounts = field(default_factory=LoopCounts)
-    """How often periodic jobs failed."""
-
-    serving: Callable[[], bool] = field(default=lambda: True, compare=False)
-    """Whether every endpoint is up, and the daemon is not about to end."""
 
 
 class IReloadable(Interface):

@@ -19,7 +19,7 @@ from streamd.interfaces import ConfigError, IStreamProtocol
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IProtocolFactory
 
-    from streamd.interfaces import Core
+    from streamd.connections.core import Core
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -16,8 +16,9 @@ from twisted.logger import Logger
 from streamd.access.exposure import is_open_to_everybody
 from streamd.access.peer import address_text
 from streamd.config import Config
+from streamd.connections.core import Core
 from streamd.groups import Groups
-from streamd.interfaces import ConfigError, Core, IReloadable
+from streamd.interfaces import ConfigError, IReloadable
 
 # Of these every key can change; of all others none can.
 _CHANGING = ("access", "insecure", "limits", "log.level", "retention")

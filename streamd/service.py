@@ -22,12 +22,12 @@ from streamd.access.peer import address_text
 from streamd.access.permits import Access
 from streamd.config import Config
 from streamd.config import Service as Endpoint
+from streamd.connections.core import Core
 from streamd.connections.crowd import Crowd
 from streamd.connections.factory import StreamFactory
 from streamd.connections.load import Load
 from streamd.connections.refusing import refusing
 from streamd.endpoints import completed
-from streamd.interfaces import Core
 from streamd.log import Log
 from streamd.loop import Loop
 from streamd.metrics import LoopCounts

@@ -12,7 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from streamd.config import Config, ConfigError, Overrides, fill, load
-from streamd.interfaces import Core, IStreamProtocol
+from streamd.connections.core import Core
+from streamd.interfaces import IStreamProtocol
 from streamd.settings import Limits, LogSettings, RetentionRule, StoreSettings, setting
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from streamd.batch import Batch
 from streamd.config import Config
+from streamd.connections.core import Core
 from streamd.connections.load import Load
 from streamd.groups import Groups, Member, Members, Range
-from streamd.interfaces import Core
 from streamd.reload import Reloader
 from streamd.settings import Limits, LogSettings, StoreSettings
 from streamd.store import NoSuchSegment, Segment, StoreReadOnly

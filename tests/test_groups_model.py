@@ -12,9 +12,9 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
+from streamd.connections.core import Core
 from streamd.connections.load import Load
 from streamd.groups import Groups, Member
-from streamd.interfaces import Core
 from streamd.settings import Limits
 from tests.store.inline import call, open_inline, result_of
 from tests.store.simulated import SimulatedDisk

@@ -23,7 +23,8 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface import implementer
 
 from streamd.config import Config, Service
-from streamd.interfaces import Core, IStreamProtocol
+from streamd.connections.core import Core
+from streamd.interfaces import IStreamProtocol
 from streamd.log import Log
 from streamd.process import EXIT_IO, Process, StartFailed
 from streamd.service import StreamdService

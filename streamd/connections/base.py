@@ -25,9 +25,9 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from streamd.connections.core import Core
 from streamd.connections.holding import Phase
 from streamd.connections.order import Broken, Ordered, Reply
-from streamd.interfaces import Core
 from streamd.tls.handshake import why_failed
 from streamd.wire import Codec
 

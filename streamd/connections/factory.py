@@ -10,8 +10,8 @@ from twisted.internet.protocol import Factory
 
 from streamd.access.peer import address_text
 from streamd.connections.base import StreamProtocol
+from streamd.connections.core import Core
 from streamd.connections.gathering import Gathering
-from streamd.interfaces import Core
 from streamd.metrics import Traffic
 
 

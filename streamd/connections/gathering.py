@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.metrics import Traffic
 
 

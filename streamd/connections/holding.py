@@ -13,8 +13,8 @@ from typing import Final
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
+from streamd.connections.core import Core
 from streamd.connections.permitted import Permitted
-from streamd.interfaces import Core
 from streamd.store import Run, Segment
 from streamd.wire import Codec
 

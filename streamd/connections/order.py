@@ -15,9 +15,9 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
 from streamd.batch import Batch
+from streamd.connections.core import Core
 from streamd.connections.holding import UNSENT, Phase
 from streamd.connections.sending import Sending
-from streamd.interfaces import Core
 from streamd.store import Run, StoreError
 from streamd.wire import Codec, Request, WireError
 

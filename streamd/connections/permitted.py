@@ -11,10 +11,10 @@ from streamd.access.pace import Pace
 from streamd.access.peer import peer_of, peer_text
 from streamd.access.permits import CREATE, STALE, WRITE, NotAllowed, Permits, TooManyTopics, TopicFull
 from streamd.batch import Batch
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.metrics import Traffic, reason_of
 from streamd.store import Segment, StoreError
-from streamd.store.journal.frame import span
+from streamd.store.records.offsets import span
 
 if TYPE_CHECKING:
     from streamd.connections.factory import StreamFactory

@@ -15,8 +15,8 @@ from twisted.internet.tcp import Connection
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 
+from streamd.connections.core import Core
 from streamd.connections.holding import UNSENT, Holding, Phase
-from streamd.interfaces import Core
 from streamd.wire import Codec
 
 PROGRESS_BYTES_LEAST: Final = 1 << 20

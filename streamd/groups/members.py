@@ -22,7 +22,7 @@ from streamd.groups.returned import Range, ranges_of
 from streamd.store.errors import StoreError, level_of
 
 if TYPE_CHECKING:
-    from streamd.interfaces import Core
+    from streamd.connections.core import Core
     from streamd.settings import Limits
 
 

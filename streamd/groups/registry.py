@@ -12,7 +12,7 @@ from streamd.groups.group import Group, PrivateGroup
 from streamd.groups.members import Member, Members
 
 if TYPE_CHECKING:
-    from streamd.interfaces import Core
+    from streamd.connections.core import Core
     from streamd.store import Segment
 
 

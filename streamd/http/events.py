@@ -22,11 +22,11 @@ from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
 
 from streamd.access.permits import NotAllowed, Permits
+from streamd.connections.core import Core
 from streamd.http.guard import NAME, Channel, Guard, refuse
 from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
 from streamd.http.views import BadQuestion, Overview, SegmentView, number_of, query_of
-from streamd.interfaces import Core
 from streamd.loop import Loop
 
 EVENT_SECONDS: Final = 1.0

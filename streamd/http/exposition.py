@@ -28,9 +28,9 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from streamd import __version__
+from streamd.connections.core import Core
 from streamd.http.health import reason_not_ready, respond
 from streamd.http.survey import Groups, Survey
-from streamd.interfaces import Core
 from streamd.metrics import CompactionCounts, RetentionCounts, Traffic
 from streamd.settings import AccessRule, Limits
 from streamd.store.commit.pipeline import UNFOLDED_ENTRIES_MAX

@@ -19,9 +19,9 @@ from twisted.web.server import Request
 
 from streamd.access.peer import peer_of
 from streamd.access.permits import ANY, NotAllowed, Permits
+from streamd.connections.core import Core
 from streamd.connections.permitted import Permitted
 from streamd.http.health import TEXT
-from streamd.interfaces import Core
 
 if TYPE_CHECKING:
     from streamd.http.site import HttpSite

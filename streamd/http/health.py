@@ -8,7 +8,7 @@ from twisted.web.http import SERVICE_UNAVAILABLE
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 
 TEXT = b"text/plain; charset=utf-8"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.loop import Loop
 from streamd.metrics import quantile
 

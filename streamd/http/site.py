@@ -17,6 +17,7 @@ from twisted.web.server import Request, Site
 
 from streamd.access.permits import NotAllowed
 from streamd.config import fill
+from streamd.connections.core import Core
 from streamd.connections.gathering import Gathering
 from streamd.http.events import Events
 from streamd.http.exposition import Metrics
@@ -24,7 +25,6 @@ from streamd.http.guard import NAME, Channel, Guard, allow_something, refuse
 from streamd.http.health import Healthz, Readyz
 from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
-from streamd.interfaces import Core
 from streamd.settings import setting
 
 # A connection on which nothing is asked for so long is closed.

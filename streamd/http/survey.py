@@ -12,7 +12,7 @@ from twisted.internet.task import Cooperator
 from twisted.python.failure import Failure
 
 from streamd.access.permits import Permits
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.store import NoSuchSegment, Segment
 from streamd.store.usage import Usage
 

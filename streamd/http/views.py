@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from streamd import __version__
 from streamd.access.permits import READ, VISIBLE, NotAllowed, Permits
+from streamd.connections.core import Core
 from streamd.http import records
 from streamd.http.guard import NAME, allow_something
 from streamd.http.health import reason_not_ready
 from streamd.http.sampling import Sampler
 from streamd.http.survey import SORTS, Found, Groups, Query, Survey, lags_of
-from streamd.interfaces import Core
 from streamd.store import NoSuchSegment, ReadFailed, Segment
 from streamd.store.usage import Usage
 

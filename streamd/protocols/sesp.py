@@ -13,9 +13,9 @@ from streamd import __version__
 from streamd.access.permits import ADMIN, READ, VISIBLE, NotAllowed, TooManyTopics, TopicFull
 from streamd.config import fill
 from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.groups import Groups
-from streamd.interfaces import Core
 from streamd.settings import RetentionRule
 from streamd.store import (
     BadName,

@@ -15,14 +15,15 @@ from twisted.python.failure import Failure
 from streamd.access.permits import READ, NotAllowed, TopicFull
 from streamd.config import fill
 from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.groups import Group, Groups, Members, Range
-from streamd.interfaces import ConfigError, Core
+from streamd.interfaces import ConfigError
 from streamd.settings import setting
 from streamd.store import BadName, NoSuchSegment, RecordsTruncated, Run, Segment, StoreError
 from streamd.store.errors import level_of
-from streamd.store.journal.frame import span
 from streamd.store.names import check_name
+from streamd.store.records.offsets import span
 from streamd.wire import TooLarge, WireError, smq
 
 GROUP: Final = "smq"

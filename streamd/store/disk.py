@@ -20,7 +20,7 @@ from urllib.parse import quote
 from zope.interface import Interface, implementer
 
 from streamd.batch import Buffer
-from streamd.store.packs import wal
+from streamd.store import wal
 
 # The kernel takes at most this many buffers in one call (IOV_MAX is 1024 on Linux and macOS).
 _BUFFERS_MAX = 1024

@@ -115,3 +115,7 @@ class StoreCorrupt(StoreUnusable):
         self.path = path
         self.position = position
         self.reason = reason
+
+
+class BadEntry(Exception):
+    """An entry with a right checksum that makes no sense here."""

@@ -32,12 +32,14 @@ from streamd.store.errors import (
 from streamd.store.journal.frame import ENTRY_BYTES_MAX, RANGE, Entry, Kind, encode_keyed
 from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
 from streamd.store.packs.compaction import Compaction
-from streamd.store.reading.plan import Run, Want
+from streamd.store.reading.plan import Run
 from streamd.store.reading.reader import Admit, Reader, Threads
+from streamd.store.records.extent import PACKS
+from streamd.store.records.fetch import Want
 from streamd.store.retention import Retention
 from streamd.store.segments.broadcasts import Numbered, new_segment
 from streamd.store.segments.registry import Segments
-from streamd.store.segments.segment import PACKS, Segment
+from streamd.store.segments.segment import Segment
 from streamd.store.usage import Usage
 
 # Segments that are told of a fold in one turn of the reactor.

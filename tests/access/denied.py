@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.settings import RIGHTS
 from tests.access.rules import NOBODY, RuledCase, rule
 from tests.protocols.laws.held import contents

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import AccessRule, Limits
 from tests.protocols.rig import Rig

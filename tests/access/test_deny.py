@@ -5,9 +5,9 @@ And the other way round: the one right that it needs is enough.
 
 from __future__ import annotations
 
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.connections.order import Steps
-from streamd.interfaces import Core
 from streamd.protocols import sesp as sesp_protocol
 from streamd.protocols import smq as smq_protocol
 from streamd.protocols.faststream import protocol as faststream_protocol

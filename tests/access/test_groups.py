@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols import smq
 from streamd.protocols.fujin.protocol import FujinFactory, configure
 from streamd.settings import AccessRule, RetentionRule

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from streamd.batch import Batch
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols import smq
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings

@@ -21,8 +21,8 @@ from streamd.client.address import UnixAddress
 from streamd.client.core.session import Answer, Session
 from streamd.client.drivers.reactor import ReactorDriver
 from streamd.client.target import Target
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.settings import Limits
 from tests.protocols.rig import Peer, Rig
 

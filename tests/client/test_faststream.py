@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streamd.client.asynchronous import FastStreamClient
 from streamd.client.errors import ConnectionLost, ProtocolBroken
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.settings import Limits
 from streamd.wire.faststream import PONG

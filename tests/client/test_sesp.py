@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred
 from streamd.client.asynchronous import SespClient, Topic
 from streamd.client.errors import ConnectionLost, ProtocolBroken, Refused
 from streamd.client.sesp import SespSession
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits
 from streamd.wire.sesp import Create, List, Status

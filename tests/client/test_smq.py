@@ -5,8 +5,8 @@ from __future__ import annotations
 from streamd.client.asynchronous import SmqClient
 from streamd.client.errors import ProtocolBroken, Refused
 from streamd.client.values import Message, Value
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED
 from tests.client.rig import ClientCase

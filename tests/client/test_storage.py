@@ -12,8 +12,8 @@ from streamd.batch import LENGTH_TYPE, Batch
 from streamd.client import StorageClient, asynchronous
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken, Refused
 from streamd.client.storage import StorageRefused, StorageTruncated
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire import tools as storage
 from streamd.wire.fields import to_bytes

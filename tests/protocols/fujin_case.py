@@ -10,8 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from streamd.batch import Batch
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings, configure
 from streamd.quic.interfaces import IQuicStream
 from streamd.settings import Limits

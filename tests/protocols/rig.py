@@ -16,9 +16,9 @@ from twisted.python.failure import Failure
 
 from streamd.batch import Batch, Buffer
 from streamd.connections.base import StreamProtocol
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.connections.load import Load
-from streamd.interfaces import Core
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits, StoreSettings
 from streamd.store import Store, Threads, assemble

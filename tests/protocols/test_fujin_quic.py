@@ -13,8 +13,8 @@ from twisted.internet.task import Clock, deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.trial.unittest import TestCase
 
+from streamd.connections.core import Core
 from streamd.connections.load import Load
-from streamd.interfaces import Core
 from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings, configure
 from streamd.quic.certificate import CA_KEY_NAME, CA_NAME, FILE_NAME, KEY_NAME
 from streamd.quic.client import Trust

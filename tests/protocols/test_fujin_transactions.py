@@ -12,7 +12,7 @@ from typing import Any
 from streamd.protocols.fujin.protocol import FujinSettings
 from streamd.settings import AccessRule
 from streamd.store import Segment
-from streamd.store.journal.frame import EVENT_HEADER_BYTES
+from streamd.store.records.offsets import EVENT_HEADER_BYTES
 from streamd.wire import fujin_replies as replies
 from streamd.wire.client import fujin as client
 from streamd.wire.fujin_replies import Code, Reply

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import permutations, product
 
 from streamd.connections.base import Reply
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.store import StoreError
 from tests.protocols.orders import BaseCase, Order, OrderProtocol, order_protocol
 from tests.protocols.rig import BUFFER_BYTES, Rig

@@ -9,8 +9,8 @@ from struct import pack, unpack_from
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings

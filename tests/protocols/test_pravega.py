@@ -8,10 +8,10 @@ from itertools import accumulate, product
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import READ_BYTES_MAX, PravegaFactory, PravegaSettings
 from streamd.settings import Limits
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 from streamd.wire.pravega import HEADER, Type, message
 from tests.protocols.laws.pravega import appended, create, created, ready, segment_read
 from tests.protocols.rig import Peer, Rig

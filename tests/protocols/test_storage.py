@@ -13,7 +13,7 @@ from streamd.batch import LENGTH_TYPE, Batch
 from streamd.protocols.pravega.tools import READ_BYTES_MAX
 from streamd.settings import Limits
 from streamd.store import Segment
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 from streamd.wire import tools as storage
 from streamd.wire.client.tools import StorageReplies, request_bytes
 from streamd.wire.pravega import Type, message

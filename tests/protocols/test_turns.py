@@ -14,8 +14,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.sesp import SespFactory
 from streamd.wire import tools as storage
 from streamd.wire.client.tools import StorageReplies, request_bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
+from streamd.connections.core import Core
 from streamd.connections.load import Load
-from streamd.interfaces import Core
 from streamd.protocols.sesp import SespFactory
 from streamd.quic.interfaces import IQuicConnection
 from streamd.settings import AccessRule, Limits, StoreSettings

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store import Append, Segment, Store, StoreError, StoreReadOnly
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.inline import open_inline
 from tests.store.model import Contents, Model, ModelSegment, Part, contents
 from tests.store.simulated import SimulatedDisk

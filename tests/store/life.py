@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 
 from streamd.settings import RetentionRule, StoreSettings
 from streamd.store import Level, RecordsTruncated, Run, Segment
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 from streamd.store.retention import Retention
 from tests.store.history import OPERATIONS, WRITERS, History, Operation, Oracle, Violation
 from tests.store.inline import Compactor, result_of

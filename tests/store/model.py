@@ -21,8 +21,8 @@ from streamd.store import (
     Store,
     StoreError,
 )
-from streamd.store.journal.frame import TAG_RAW
 from streamd.store.names import NUMBERED
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.inline import read_all
 
 Contents = dict[str, tuple[Any, ...]]

@@ -13,9 +13,10 @@ from streamd.store import ReadFailed, StoreCorrupt
 from streamd.store.journal.frame import Entry, FileHeader, Kind
 from streamd.store.journal.replay import Replay
 from streamd.store.packs import pack
-from streamd.store.reading.plan import Want, decode
+from streamd.store.records import blocks
+from streamd.store.records.extent import PACKS, Extent
+from streamd.store.records.fetch import Want, decode
 from streamd.store.segments.registry import Segments
-from streamd.store.segments.segment import PACKS, Extent
 from tests.store.simulated import SimulatedDisk
 from tests.store.test_frame import journal_file, scan
 from tests.store.test_pack import piece
@@ -44,7 +45,7 @@ class JournalTests(SynchronousTestCase):
 class ReadTests(SynchronousTestCase):
     """The checksum of what is read is right, and yet it can't be what was written."""
 
-    def block(self, *pieces: pack.Piece) -> bytearray:
+    def block(self, *pieces: blocks.Piece) -> bytearray:
         """A block as it stands in a pack."""
         disk = SimulatedDisk()
         disk.make_directory("/packs")
@@ -58,7 +59,7 @@ class ReadTests(SynchronousTestCase):
         """What is said of a block, and where that is; a good one before it is read all the same."""
         whole = self.block(piece(0, 1, b"good"))
         extents = [
-            Extent(number, 0, 0, PACKS + 7, 0, len(each), 1, pack.block_crc(each), 0)
+            Extent(number, 0, 0, PACKS + 7, 0, len(each), 1, blocks.block_crc(each), 0)
             for number, each in enumerate((whole, block))
         ]
         (run,) = decode(extents, [bytes(whole), bytes(block)], ALL)
@@ -69,7 +70,7 @@ class ReadTests(SynchronousTestCase):
 
     def test_shorter_than_its_header(self) -> None:
         """A block needs a header."""
-        for length in range(4, pack.BLOCK_HEADER.size):
+        for length in range(4, blocks.BLOCK_HEADER.size):
             self.assertIn("shorter than its header", self.refused(bytes(length)))
 
     def test_counts(self) -> None:
@@ -91,7 +92,7 @@ class ReadTests(SynchronousTestCase):
         """Lengths that are not those of the payload, in a pack and in the journal, whole and in part."""
         for lengths in ((2, 2), (4, 0), (1, 1), (0xFFFFFFFF, 1)):
             block = self.block(piece(1, 5, b"ab", b"c"))
-            pack_into("<II", block, pack.BLOCK_HEADER.size + pack.RUN.size, *lengths)
+            pack_into("<II", block, blocks.BLOCK_HEADER.size + blocks.RUN.size, *lengths)
             self.assertIn("lengths of the records", self.refused(block), lengths)
         body = array("I", (2, 5)).tobytes() + b"abc"
         extent = Extent(0, 0, 0, 1, 64, len(body), 2, crc32c(body), 0)

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import Level, ReadFailed, StoreUnusable
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.inline import DIRECTORY, SMALL, Compactor, call, open_inline, result_of
 from tests.store.model import contents
 from tests.store.simulated import SimulatedDisk

@@ -12,7 +12,8 @@ from streamd.store import (
     SegmentSealed,
     StoreError,
 )
-from streamd.store.journal.frame import TAG_RAW, Kind
+from streamd.store.journal.frame import Kind
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.case import StoreCase, Told
 
 WRITER = b"w" * 16

@@ -19,9 +19,9 @@ from streamd.batch import Batch
 from streamd.store import NoSuchSegment, NotAStore, ReadFailed, RecordsTruncated, StoreCorrupt
 from streamd.store.directory import read_identity
 from streamd.store.disk import Disk
-from streamd.store.journal.frame import TAG_RAW
 from streamd.store.packs.catalog import Catalog
 from streamd.store.reading.outside import OutsideReader
+from streamd.store.records.offsets import TAG_RAW
 from tests.daemon import CHECKOUT
 from tests.publishers import Publisher
 from tests.store.case import StoreCase

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
-from streamd.store.journal.frame import TAG_RAW, span
 from streamd.store.packs import pack
+from streamd.store.records.blocks import BLOCK_HEADER, RUN, Piece, block_crc, block_pieces
+from streamd.store.records.offsets import TAG_RAW, span
 from tests.store.simulated import SimulatedDisk
 
 STORE = bytes(range(16))
@@ -19,11 +20,11 @@ RECORDS = st.lists(st.binary(max_size=40), min_size=1, max_size=5)
 PIECES = st.lists(st.tuples(st.integers(0, 0xFFFF), st.integers(0, 1 << 62), RECORDS), min_size=1, max_size=6)
 
 
-def piece(tag: int, timestamp: int, *records: bytes) -> pack.Piece:
-    return pack.Piece(tag, timestamp, Batch.of(records))
+def piece(tag: int, timestamp: int, *records: bytes) -> Piece:
+    return Piece(tag, timestamp, Batch.of(records))
 
 
-def flat(pieces: list[pack.Piece]) -> list[tuple[int, int, bytes]]:
+def flat(pieces: list[Piece]) -> list[tuple[int, int, bytes]]:
     """Each record with its tag and time."""
     return [(each.tag, each.timestamp, bytes(record)) for each in pieces for record in each.batch.records()]
 
@@ -54,9 +55,9 @@ class PackTests(SynchronousTestCase):
         for place, given_pieces in zip(places, pieces, strict=True):
             self.assertEqual(place.position % 8, 0)
             block = content[place.position : place.position + place.length]
-            self.assertEqual(pack.block_crc(block), place.crc)
+            self.assertEqual(block_crc(block), place.crc)
             self.assertEqual(int.from_bytes(block[:4], "little"), place.crc)
-            self.assertEqual(flat(list(pack.block_pieces(block))), flat(given_pieces))
+            self.assertEqual(flat(list(block_pieces(block))), flat(given_pieces))
             records = flat(given_pieces)
             self.assertEqual(place.records, len(records))
             self.assertEqual((place.timestamp, place.last_timestamp), (records[0][1], records[-1][1]))
@@ -67,7 +68,7 @@ class PackTests(SynchronousTestCase):
         given_pieces = [piece(1, 5, b"a"), piece(1, 5, b"b", b"c"), piece(1, 6, b"d"), piece(TAG_RAW, 6, b"e")]
         place = self.writer.add(3, 0, 0, given_pieces)
         block = self.content()[place.position :][: place.length]
-        found = list(pack.block_pieces(block))
+        found = list(block_pieces(block))
         self.assertEqual(
             [(each.tag, each.timestamp, each.batch.count) for each in found], [(1, 5, 3), (1, 6, 1), (TAG_RAW, 6, 1)]
         )
@@ -78,7 +79,7 @@ class PackTests(SynchronousTestCase):
         block = bytearray(self.content()[place.position :][: place.length])
         for bit in range(8 * len(block)):
             block[bit // 8] ^= 1 << bit % 8
-            damaged = pack.block_crc(block) != place.crc or int.from_bytes(block[:4], "little") != place.crc
+            damaged = block_crc(block) != place.crc or int.from_bytes(block[:4], "little") != place.crc
             self.assertTrue(damaged, f"bit {bit}")
             block[bit // 8] ^= 1 << bit % 8
 
@@ -124,13 +125,13 @@ class PackTests(SynchronousTestCase):
         content = self.content()
         for place, record in zip(places, records, strict=True):
             block = content[place.position :][: place.length]
-            self.assertEqual(flat(list(pack.block_pieces(block))), [(0, 1, record)])
+            self.assertEqual(flat(list(block_pieces(block))), [(0, 1, record)])
 
     def test_lengths_are_four_bytes(self) -> None:
         """The layout of a block: header, runs, lengths, payload."""
         place = self.writer.add(3, 10, 20, [piece(9, 5, b"ab", b"c")])
         block = self.content()[place.position :][: place.length]
-        _, length, segment, number, offset, count, runs = pack.BLOCK_HEADER.unpack_from(block)
+        _, length, segment, number, offset, count, runs = BLOCK_HEADER.unpack_from(block)
         self.assertEqual((length, segment, number, offset, count, runs), (len(block), 3, 10, 20, 2, 1))
-        self.assertEqual(block[40:56], pack.RUN.pack(2, 9, 0, 5))
+        self.assertEqual(block[40:56], RUN.pack(2, 9, 0, 5))
         self.assertEqual(block[56:], array("I", [2, 1]).tobytes() + b"abc")

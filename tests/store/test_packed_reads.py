@@ -11,7 +11,7 @@ from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store import NoSuchSegment, ReadFailed, RecordsTruncated, Run, Segment
 from streamd.store.commit import pipeline as pipelines
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.case import StoreCase, Told
 from tests.store.inline import PACKS, Compactor, open_inline, result_of
 

@@ -11,7 +11,7 @@ from streamd.store import (
     RecordsTruncated,
     StoreError,
 )
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.case import StoreCase, Told
 from tests.store.inline import result_of
 

@@ -6,8 +6,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.store import Run
-from streamd.store.journal.frame import TAG_RAW
 from streamd.store.reading.recent import FEW_RECORDS, Recent
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.case import StoreCase
 from tests.store.inline import Compactor
 

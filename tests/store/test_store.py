@@ -15,7 +15,8 @@ from streamd.store import (
     SegmentSealed,
     StoreReadOnly,
 )
-from streamd.store.journal.frame import TAG_RAW, Kind
+from streamd.store.journal.frame import Kind
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.case import StoreCase, Told
 from tests.store.inline import result_of
 from tests.store.model import Contents, contents

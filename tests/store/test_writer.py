@@ -17,8 +17,8 @@ from streamd.batch import Batch
 from streamd.settings import StoreSettings
 from streamd.store import Store, StoreReadOnly, Threads, assemble
 from streamd.store.commit.gathering import WriterThread
+from streamd.store.errors import BadEntry
 from streamd.store.journal.writer import JournalWriter
-from streamd.store.segments.registry import BadEntry
 from tests.store.case import ROOMY
 from tests.store.inline import DIRECTORY, SMALL, open_inline
 from tests.store.simulated import SimulatedDisk

@@ -15,13 +15,13 @@ from streamd.access.permits import ADMIN, READ, WRITE, NotAllowed, TopicFull
 from streamd.batch import Batch
 from streamd.config import fill
 from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.faststream.contents import Contents, Reading, Turn
 from streamd.store import NoSuchSegment, ReadFailed, Run, Segment, StoreError, StoreReadOnly
 from streamd.store.errors import level_of
-from streamd.store.journal.frame import EVENT_HEADER_BYTES
 from streamd.store.names import NUMBERED
+from streamd.store.records.offsets import EVENT_HEADER_BYTES
 from streamd.wire import faststream
 
 CONTENTS_BYTES_MAX: Final = (1 << 32) - 1

@@ -10,7 +10,7 @@ from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 
 from streamd.access.peer import address_text
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.loop import Loop
 from streamd.quic.interfaces import IQuicConnection, TooManyStreams
 from streamd.wire import fujin_replies as replies

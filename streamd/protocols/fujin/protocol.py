@@ -20,9 +20,9 @@ from zope.interface import implementer
 
 from streamd.access.permits import CREATE, READ, WRITE, NotAllowed, TooManyTopics, TopicFull
 from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.groups import Groups, Member
-from streamd.interfaces import Core
 from streamd.protocols.fujin.ping import Pinger
 from streamd.protocols.fujin.reader import Reader
 from streamd.protocols.fujin.settings import FujinSettings, configure
@@ -41,8 +41,8 @@ from streamd.store import (
     StoreReadOnly,
 )
 from streamd.store.errors import level_of
-from streamd.store.journal.frame import span
 from streamd.store.names import check_name
+from streamd.store.records.offsets import span
 from streamd.wire import WireError, fujin
 from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin import Role

@@ -14,12 +14,12 @@ from twisted.python.failure import Failure
 
 from streamd.batch import Batch
 from streamd.store import Append, Segment, StoreError
-from streamd.store.journal.frame import span
+from streamd.store.records.offsets import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamd.interfaces import Core
+    from streamd.connections.core import Core
 
 # Up to here it is kept in memory, unless that is short.
 _MEMORY_BYTES: Final = 256 << 10

@@ -15,9 +15,9 @@ from streamd.access.permits import READ, WRITE, NotAllowed
 from streamd.batch import Buffer
 from streamd.config import fill
 from streamd.connections.base import Reply, StreamProtocol
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.connections.order import Steps
-from streamd.interfaces import Core
 from streamd.protocols.pravega.tools import Storage
 from streamd.settings import setting
 from streamd.store import (
@@ -31,7 +31,7 @@ from streamd.store import (
     StoreError,
 )
 from streamd.store.errors import level_of
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 from streamd.wire import pravega
 from streamd.wire.fields import Message
 from streamd.wire.pravega import Name, Type

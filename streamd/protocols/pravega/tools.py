@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.python.failure import Failure
 
 from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed
+from streamd.connections.core import Core
 from streamd.connections.order import Ordered, Reply, Steps
-from streamd.interfaces import Core
 from streamd.patterns import matcher
 from streamd.store import (
     BadName,
@@ -29,8 +29,8 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
-from streamd.store.journal.frame import EVENT_HEADER_BYTES
 from streamd.store.packs.pack import BLOCK_BYTES
+from streamd.store.records.offsets import EVENT_HEADER_BYTES
 from streamd.store.segments.segment import info
 from streamd.wire import TooLarge
 from streamd.wire import tools as storage

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from streamd.store.journal.frame import TAG_RAW
+from streamd.store.records.offsets import TAG_RAW
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

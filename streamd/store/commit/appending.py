@@ -22,8 +22,9 @@ from streamd.store.errors import (
     StoreError,
     StoreReadOnly,
 )
-from streamd.store.journal.frame import ENTRY_BYTES_MAX, NO_WRITER, Entry, Kind, span
+from streamd.store.journal.frame import ENTRY_BYTES_MAX, NO_WRITER, Entry, Kind
 from streamd.store.names import NUMBERED
+from streamd.store.records.offsets import span
 from streamd.store.segments.broadcasts import BROADCASTS, Numbered
 from streamd.store.segments.registry import Segments
 from streamd.store.segments.segment import Segment

@@ -16,18 +16,9 @@ from twisted.internet.defer import Deferred
 
 from streamd.batch import Batch
 from streamd.settings import StoreSettings
-from streamd.store.journal.frame import (
-    ENTRY_BYTES_MAX,
-    EVENT_HEADER_BYTES,
-    RANGE,
-    REMOVALS,
-    TAG_RAW,
-    EncodedFrame,
-    Entry,
-    Kind,
-    encode_keyed,
-)
+from streamd.store.journal.frame import ENTRY_BYTES_MAX, RANGE, REMOVALS, EncodedFrame, Entry, Kind, encode_keyed
 from streamd.store.journal.writer import JournalWriter, NoRoom
+from streamd.store.records.offsets import EVENT_HEADER_BYTES, TAG_RAW
 from streamd.store.segments.segment import Segment
 
 

@@ -93,16 +93,6 @@ class Kind(IntEnum):
 REMOVALS: Final = frozenset({Kind.DELETE, Kind.TRUNCATE, Kind.GROUP_SET, Kind.GROUP_ACK, Kind.GROUP_DROP})
 """Kinds that only take away, and may use the reserve of a full disk."""
 
-TAG_RAW: Final = 0x8000
-"""Set in the tag of records that take just their bytes of the segment's offsets, without the 8 of an event header."""
-
-EVENT_HEADER_BYTES: Final = 8
-
-
-def span(tag: int, count: int, size: int) -> int:
-    """How many offsets `count` records with `size` bytes together take."""
-    return size if tag & TAG_RAW else size + EVENT_HEADER_BYTES * count
-
 
 class Header(NamedTuple):
     """An entry's header, as it stands in the file."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
 
 from streamd.batch import Buffer
 from streamd.store.disk import IDisk, IDiskFile
-from streamd.store.errors import StoreCorrupt, StoreUnusable, UnknownVersion
-from streamd.store.journal.frame import FILE_HEADER, FileHeader, decode_file_header
+from streamd.store.errors import BadEntry, StoreCorrupt, StoreUnusable, UnknownVersion
+from streamd.store.journal.frame import FILE_HEADER, FileHeader, Header, decode_file_header
 from streamd.store.journal.scan import Frame, Scanner
 from streamd.store.journal.writer import file_name
-from streamd.store.segments.registry import BadEntry, Segments
 
 
 def read_bytes(path: str, file: IDiskFile, position: int, length: int) -> Buffer:
@@ -39,10 +39,20 @@ def check_header(path: str, data: Buffer, number: int, store: bytes) -> FileHead
     return header
 
 
-class Replay:
+class Target(Protocol):
+    """What takes frames up: a table of segments."""
+
+    def apply(self, header: Header, sequence: int, timestamp: int, file: int, position: int, body: Buffer) -> None:
+        """Let one entry take effect. BadEntry where it can't be."""
+
+
+T = TypeVar("T", bound=Target)
+
+
+class Replay(Generic[T]):
     """Frames, applied in order to a table of segments."""
 
-    def __init__(self, disk: IDisk, directory: str, store: bytes, segments: Segments) -> None:
+    def __init__(self, disk: IDisk, directory: str, store: bytes, segments: T) -> None:
         self._disk = disk
         self._directory = directory
         self._store = store

@@ -1,7 +1,7 @@
 """The compactor: a process of its own, since a busy Python thread beside the reactor costs it most of its speed.
 
-``python -m streamd.store.packs.compactor DIRECTORY``, started by the daemon. It reads commands from standard input, one a
-line: ``fold N`` (all journal files up to N), and answers on standard output with one JSON object a line:
+``python -m streamd.store.packs.compactor DIRECTORY``, started by the daemon. It reads commands from standard input, one
+a line: ``fold N`` (all journal files up to N), and answers on standard output with one JSON object a line:
 ``{"folded": N, ...}``, ``{"merged": [packs], "into": pack}`` or ``{"failed": "why", "full": for want of room}``.
 Between commands it merges packs. It ends with its input.
 """

@@ -21,10 +21,12 @@ from streamd.store.journal.writer import FILE_NAME, file_name
 from streamd.store.packs import pack
 from streamd.store.packs.catalog import BROADCAST_PACK, Catalog, Moved, Pack, Row
 from streamd.store.packs.spare import spare_packs
-from streamd.store.reading.plan import extent_batch, fetch
+from streamd.store.records import blocks
+from streamd.store.records.extent import PUBLISHED, Extent
+from streamd.store.records.fetch import extent_batch, fetch
 from streamd.store.room import file_bytes_max
 from streamd.store.segments.registry import Segments
-from streamd.store.segments.segment import PUBLISHED, Extent, Segment
+from streamd.store.segments.segment import Segment
 
 # Extents whose bodies are fetched together.
 _FETCH: Final = 256
@@ -160,7 +162,7 @@ class Folder:
                     yield Source(extent.number, extent.offset, [], None, broadcast=extent)
                     continue
                 body = next(bodies)
-                piece = pack.Piece(extent.tag, extent.timestamp, extent_batch(extent, body))
+                piece = blocks.Piece(extent.tag, extent.timestamp, extent_batch(extent, body))
                 place = (extent.file, extent.position)
                 yield Source(extent.number, extent.offset, [piece], place if place in shared else None)
 
@@ -231,9 +233,9 @@ class Folder:
             path = os.path.join(self._packs, pack.file_name(row.pack))
             files[row.pack] = self._disk.open(path, writable=False)
         data: Buffer = files[row.pack].read(row.position, row.length)
-        if len(data) != row.length or pack.block_crc(data) != row.crc:
+        if len(data) != row.length or blocks.block_crc(data) != row.crc:
             raise ReadFailed(f"pack {row.pack} at {row.position}: {row.length} bytes do not match their checksum")
-        pieces = list(pack.block_pieces(data))
+        pieces = list(blocks.block_pieces(data))
         if place in several:
             return Source(row.number, row.offset, pieces, place, row.timestamp)
         # Records that were published later than they were written have the time of that, which only the row tells.
@@ -246,7 +248,7 @@ class Source(NamedTuple):
 
     number: int
     offset: int
-    pieces: list[pack.Piece]
+    pieces: list[blocks.Piece]
     shared: tuple[int, int] | None
     timestamp: int = 0
     """Not before this, whatever the pieces say."""
@@ -264,7 +266,7 @@ class Packing:
     def __init__(self, writer: pack.PackWriter, segment: int) -> None:
         self._writer = writer
         self._segment = segment
-        self._pieces: list[pack.Piece] = []
+        self._pieces: list[blocks.Piece] = []
         self._size = 0
         self._number = 0
         self._offset = 0

@@ -21,7 +21,7 @@ from typing import Final
 
 from streamd.store.disk import IDisk
 from streamd.store.journal.writer import TEMPORARY_SUFFIX
-from streamd.store.packs.wal import SUFFIX as WAL_SUFFIX
+from streamd.store.wal import SUFFIX as WAL_SUFFIX
 
 COPY_SUFFIX: Final = WAL_SUFFIX + ".copy"
 

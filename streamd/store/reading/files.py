@@ -8,7 +8,7 @@ from collections import OrderedDict
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.journal import writer as journal
 from streamd.store.packs import pack
-from streamd.store.segments.segment import PACKS
+from streamd.store.records.extent import PACKS
 from streamd.store.usage import Usage, usage
 
 

@@ -24,8 +24,10 @@ from streamd.store.packs.pack import BLOCK_BYTES
 from streamd.store.reading.files import StoreFiles
 from streamd.store.reading.follow import Follower
 from streamd.store.reading.packed import PackedIndex
-from streamd.store.reading.plan import Want, decode, enough, fetch, own_place, own_runs, plan, source_of, source_want
-from streamd.store.segments.segment import Extent, Segment, info
+from streamd.store.reading.plan import enough, own_place, own_runs, plan, source_of, source_want
+from streamd.store.records.extent import Extent
+from streamd.store.records.fetch import Want, decode, fetch
+from streamd.store.segments.segment import Segment, info
 from streamd.views import Run as Run
 from streamd.views import SegmentInfo as SegmentInfo
 

@@ -12,8 +12,10 @@ from typing import Final, Protocol
 from streamd.store.errors import ReadFailed
 from streamd.store.packs.catalog import BROADCAST_PACK, Row
 from streamd.store.packs.rowsum import UNREADABLE, CatalogDamaged
-from streamd.store.reading.plan import Want, enough
-from streamd.store.segments.segment import BROADCAST, PACKS, Extent, Segment
+from streamd.store.reading.plan import enough
+from streamd.store.records.extent import BROADCAST, PACKS, Extent
+from streamd.store.records.fetch import Want
+from streamd.store.segments.segment import Segment
 
 # Extents fetched at a time, and segments for which they are remembered: a few megabytes in all.
 _EXTENTS: Final = 128

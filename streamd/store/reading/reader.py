@@ -11,22 +11,12 @@ from twisted.python.failure import Failure
 from streamd.store.errors import NoSuchSegment, ReadFailed, RecordsTruncated
 from streamd.store.reading.files import StoreFiles
 from streamd.store.reading.packed import PackedIndex
-from streamd.store.reading.plan import (
-    Run,
-    Want,
-    check_retained,
-    decode,
-    enough,
-    extent_runs,
-    fetch,
-    own_runs,
-    plan,
-    source_of,
-    source_want,
-)
+from streamd.store.reading.plan import Run, check_retained, enough, own_runs, plan, source_of, source_want
 from streamd.store.reading.recent import FEW_RECORDS, Recent
+from streamd.store.records.extent import PACKS, Extent
+from streamd.store.records.fetch import Want, decode, extent_runs, fetch
 from streamd.store.segments.registry import Segments
-from streamd.store.segments.segment import PACKS, Extent, Segment
+from streamd.store.segments.segment import Segment
 from streamd.store.usage import Usage
 
 

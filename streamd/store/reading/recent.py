@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final
 
 from streamd.batch import Batch
-from streamd.store.journal.frame import span
+from streamd.store.records.offsets import span
 from streamd.views import Run
 
 FEW_RECORDS: Final = 16

@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import Final
 
 from streamd.store.names import NUMBERED
-from streamd.store.segments.segment import BROADCAST, Extent, Segment
+from streamd.store.records.extent import BROADCAST, Extent
+from streamd.store.segments.segment import Segment
 
 PLAIN: Final = 0
 HIDDEN: Final = 1

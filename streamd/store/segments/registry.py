@@ -12,16 +12,14 @@ from struct import iter_unpack
 from typing import Final
 
 from streamd.batch import Buffer
+from streamd.store.errors import BadEntry
 from streamd.store.journal.frame import Header, Kind, decode_keyed
+from streamd.store.records.extent import PUBLISHED, Extent
 from streamd.store.segments.broadcasts import BROADCASTS, Broadcast, Numbered, new_segment
-from streamd.store.segments.segment import PUBLISHED, Extent, Segment
+from streamd.store.segments.segment import Segment
 
 # Ids that may be kept of segments that are gone, beside as many as there are others.
 _GONE_MAX: Final = 1000
-
-
-class BadEntry(Exception):
-    """An entry with a right checksum that makes no sense here."""
 
 
 class Segments:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streamd.client.asynchronous import FastStreamClient, SespClient
 from streamd.client.errors import ConnectionLost, Refused, Timeout
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.protocols.sesp import SespFactory
 from tests.client.rig import ClientCase, Driven, Endless

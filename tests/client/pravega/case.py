@@ -7,8 +7,8 @@ from uuid import UUID
 
 from streamd.client.asynchronous import PravegaClient, Reader, Writer
 from streamd.client.pravega.writer import WriterOptions
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from tests.client.rig import WHOLE, ClientCase, Driven
 

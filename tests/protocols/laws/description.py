@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from streamd.settings import Limits
 from tests.protocols.rig import Rig
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from struct import pack
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.wire.faststream import PONG, contents_header, state
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from struct import pack
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
 from streamd.wire import fujin_replies as replies
 from streamd.wire.client import fujin as client

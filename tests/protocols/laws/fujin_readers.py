@@ -7,7 +7,7 @@ from struct import pack
 from typing import ClassVar
 
 from streamd.batch import Batch
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.fujin.protocol import FujinFactory, configure
 from streamd.wire import fujin_replies as replies
 from streamd.wire.client import fujin as client

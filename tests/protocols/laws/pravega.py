@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from struct import pack
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire.pravega import BLOCK_BYTES_MAX, HEADER, MESSAGE_BYTES_MAX, Type, message
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size

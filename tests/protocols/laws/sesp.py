@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.sesp import SespFactory
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from struct import pack
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire.smq import EMPTY, PULL, PUSHED, REFUSED, whole_replies
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size

@@ -9,7 +9,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 
 from streamd.settings import Limits
-from streamd.store.journal.frame import EVENT_HEADER_BYTES
+from streamd.store.records.offsets import EVENT_HEADER_BYTES
 from tests.protocols.laws.description import LIMITS
 from tests.protocols.laws.every import BOTH, PROTOCOLS, READING, WRITING, Law, every
 from tests.protocols.laws.sesp import Sesp

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.wire.faststream import PONG, state
 from tests.protocols.laws.faststream import CHECK, CREATE, DELETE, PEEK, TAKE, contents

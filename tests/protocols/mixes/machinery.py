@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
+from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.interfaces import Core
 from tests.protocols.laws.description import LIMITS
 from tests.protocols.laws.held import first_record
 from tests.protocols.rig import Peer, Rig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from random import Random
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire.pravega import HEADER, Type, message
 from tests.protocols.laws.pravega import Pravega as Law

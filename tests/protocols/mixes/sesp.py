@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.sesp import SespFactory
 from tests.protocols.mixes.machinery import Ask, Speaker
 

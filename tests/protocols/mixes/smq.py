@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED
 from tests.protocols.mixes.machinery import Ask, Speaker

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from streamd.batch import Batch
-from streamd.interfaces import Core
+from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire import tools as storage
 from streamd.wire.fields import Message, from_payload, to_bytes

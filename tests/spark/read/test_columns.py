@@ -15,8 +15,8 @@ from streamd.batch import Batch
 from streamd.spark.read import columns
 from streamd.spark.read.columns import TYPES, arrow_schema, batches
 from streamd.spark.read.source import COLUMNS
-from streamd.store.journal.frame import TAG_RAW
 from streamd.store.reading.plan import Run
+from streamd.store.records.offsets import TAG_RAW
 from streamd.wire import smq
 
 RECORDS = st.lists(st.binary(max_size=20), min_size=1, max_size=8)

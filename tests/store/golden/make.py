@@ -18,7 +18,8 @@ from typing import Any
 from streamd.batch import Batch
 from streamd.store import Append, Level, Store
 from streamd.store.disk import Disk
-from streamd.store.journal.frame import TAG_RAW, VERSION
+from streamd.store.journal.frame import VERSION
+from streamd.store.records.offsets import TAG_RAW
 from tests.store.inline import SMALL, Compactor, InlineWriter, call, open_inline, read_all, result_of
 from tests.store.model import contents, segments
 

@@ -40,6 +40,7 @@ from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
 from streamd.store.packs.catalog import Catalog, Pack, Row
 from streamd.store.packs.fold import journal_numbers
 from streamd.store.packs.readonly import ReadOnlyCatalog
+from streamd.store.records import blocks
 from streamd.store.upkeep.backup.files import (
     MANIFEST,
     Advance,
@@ -245,8 +246,8 @@ class _Attempt:
         try:
             same = stored.bytes == known.bytes == file.size()
             for row in rows if same else ():
-                head = file.read(row.position, pack.BLOCK_HEADER.size)
-                same = same and pack.BLOCK_HEADER.unpack(head)[:2] == (row.crc, row.length)
+                head = file.read(row.position, blocks.BLOCK_HEADER.size)
+                same = same and blocks.BLOCK_HEADER.unpack(head)[:2] == (row.crc, row.length)
             if not same:
                 raise BackupError(
                     f"{path}: this pack is another one than that of the same number in the store. The store was "

@@ -17,12 +17,12 @@ from streamd.store.errors import BadName, StoreUnusable, UnknownVersion
 from streamd.store.names import check_name
 from streamd.store.packs.catalog import FILE_NAME, Row
 from streamd.store.packs.rowsum import META, PARTS, TOTAL_MODULUS, UNREADABLE, CatalogDamaged, checked, row_sum, summed
-from streamd.store.packs.wal import SUFFIX as WAL_SUFFIX
 from streamd.store.upkeep.repair.clues import Clues, Place
 from streamd.store.upkeep.repair.kept import Step
 from streamd.store.upkeep.repair.packs import Packs
 from streamd.store.upkeep.repair.pages import read_pages
 from streamd.store.upkeep.repair.salvage import Tables, ends, made_whole
+from streamd.store.wal import SUFFIX as WAL_SUFFIX
 
 TABLES: Final = ("segments", "packs", *PARTS, "extents")
 _READABLE: Final = (1, 2)

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 from streamd.store.directory import JOURNAL
 from streamd.store.disk import IDisk
 from streamd.store.journal.committed import read_committed
-from streamd.store.journal.frame import FILE_HEADER, FileHeader, Header, Kind, decode_file_header, span
+from streamd.store.journal.frame import FILE_HEADER, FileHeader, Header, Kind, decode_file_header
 from streamd.store.journal.writer import file_name
 from streamd.store.packs.fold import journal_numbers
+from streamd.store.records.offsets import span
 from streamd.store.upkeep.repair.journal import entries
 
 Covered = tuple[int, int, int]

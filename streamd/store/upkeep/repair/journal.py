@@ -107,7 +107,7 @@ class JournalRepair:
         self._tell_lost()
         return found
 
-    def _header(self, path: str, file: IDiskFile, number: int, replay: Replay) -> FileHeader | None:
+    def _header(self, path: str, file: IDiskFile, number: int, replay: Replay[Segments]) -> FileHeader | None:
         data = read_bytes(path, file, 0, FILE_HEADER.size)
         try:
             return check_header(path, data, number, self._store)
@@ -126,7 +126,13 @@ class JournalRepair:
         return guess
 
     def _file(
-        self, path: str, file: IDiskFile, header: FileHeader, successor: int | None, replay: Replay, synced: int
+        self,
+        path: str,
+        file: IDiskFile,
+        header: FileHeader,
+        successor: int | None,
+        replay: Replay[Segments],
+        synced: int,
     ) -> None:
         """Replay one file; what it ends with decides whether the journal goes on behind it."""
         found = self.found

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from streamd.store.directory import PACKS
 from streamd.store.disk import IDisk, IDiskFile
-from streamd.store.journal.frame import span
 from streamd.store.packs import pack
 from streamd.store.packs.catalog import BROADCAST_PACK, Catalog, Row
+from streamd.store.records.blocks import BLOCK_HEADER, RUN, Piece, block_crc, block_pieces
+from streamd.store.records.offsets import span
 from streamd.store.segments.broadcasts import Broadcast, Numbered
 from streamd.store.segments.segment import Segment
 from streamd.store.upkeep.repair.kept import Kept
@@ -98,7 +99,7 @@ class Packs:
         file = self._disk.open(self.path(number), writable=False)
         try:
             places = [at for at, *_ in _heads(file)]
-            return {at: pack.BLOCK_HEADER.unpack(file.read(at, pack.BLOCK_HEADER.size))[:2] for at in places}
+            return {at: BLOCK_HEADER.unpack(file.read(at, BLOCK_HEADER.size))[:2] for at in places}
         finally:
             file.close()
 
@@ -125,8 +126,8 @@ class Packs:
                 data = file.read(at, length)
                 if segment == pack.SHARED or not _is_whole(data, length):
                     continue
-                crc = int(pack.BLOCK_HEADER.unpack_from(data)[0])
-                pieces = list(pack.block_pieces(data))
+                crc = int(BLOCK_HEADER.unpack_from(data)[0])
+                pieces = list(block_pieces(data))
                 times = pieces[0].timestamp, pieces[-1].timestamp
                 # A later pack has what an earlier one was merged into.
                 row = Row(segment, first, offset, records, *times, number, at, length, crc)
@@ -138,7 +139,7 @@ class Packs:
         """How many offsets the records of an extent take; 0 where the block can't be read."""
         return sum(span(piece.tag, piece.batch.count, piece.batch.size) for piece in self.pieces(row))
 
-    def pieces(self, row: Row) -> list[pack.Piece]:
+    def pieces(self, row: Row) -> list[Piece]:
         """The records of an extent; none where they can't be read."""
         try:
             file = self._disk.open(self.path(row.pack), writable=False)
@@ -150,7 +151,7 @@ class Packs:
             return []
         finally:
             file.close()
-        return list(pack.block_pieces(data)) if _is_whole(data, row.length, row.crc) else []
+        return list(block_pieces(data)) if _is_whole(data, row.length, row.crc) else []
 
     def bad(self, catalog: Catalog) -> Places:
         """The blocks that the catalog names and nobody can read."""
@@ -168,21 +169,19 @@ class Packs:
 def _heads(file: IDiskFile) -> Iterator[tuple[int, int, int, int, int, int]]:
     """The blocks of a pack, as far as one leads to the next: place, length, segment, number, offset, records."""
     at, size = pack.FILE_HEADER.size, file.size()
-    while at + pack.BLOCK_HEADER.size <= size:
-        _, length, segment, number, offset, records, runs = pack.BLOCK_HEADER.unpack(
-            file.read(at, pack.BLOCK_HEADER.size)
-        )
-        if length < pack.BLOCK_HEADER.size + pack.RUN.size * runs + 4 * records or at + length > size:
+    while at + BLOCK_HEADER.size <= size:
+        _, length, segment, number, offset, records, runs = BLOCK_HEADER.unpack(file.read(at, BLOCK_HEADER.size))
+        if length < BLOCK_HEADER.size + RUN.size * runs + 4 * records or at + length > size:
             return
         yield at, length, segment, number, offset, records
         at += length + -length % 8
 
 
 def _is_whole(data: bytes | bytearray | memoryview, length: int, crc: int | None = None) -> bool:
-    if len(data) != length or length < pack.BLOCK_HEADER.size:
+    if len(data) != length or length < BLOCK_HEADER.size:
         return False
-    own = int(pack.BLOCK_HEADER.unpack_from(data)[0])
-    return pack.block_crc(data) == own and crc in (None, own)
+    own = int(BLOCK_HEADER.unpack_from(data)[0])
+    return block_crc(data) == own and crc in (None, own)
 
 
 # -- holes -------------------------------------------------------------------------------------------------------------

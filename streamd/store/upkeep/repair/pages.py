@@ -3,8 +3,8 @@
 A database of SQLite is a row of pages; its ``-wal`` file has newer ones, each behind a header of its own. A leaf of a
 table, and every page of an index (which is how tables without a row id are kept), has a head, places of cells, and the
 cells: the length of the row, its id where it has one, the types of its columns and their values. Every row of ours has
-a checksum (`streamd.store.packs.rowsum`), so a row that is found is right, however the page around it looks. Where the head
-of a page is damaged, every byte of it is taken for the beginning of a cell.
+a checksum (`streamd.store.packs.rowsum`), so a row that is found is right, however the page around it looks. Where the
+head of a page is damaged, every byte of it is taken for the beginning of a cell.
 
 https://www.sqlite.org/fileformat2.html tells of all that is read here.
 """

@@ -18,15 +18,18 @@ from typing import NamedTuple
 from streamd.batch import Batch
 from streamd.store.directory import JOURNAL, PACKS
 from streamd.store.disk import IDisk, IDiskFile
-from streamd.store.journal.frame import FILE_HEADER, FileHeader, Kind, decode_file_header, span
+from streamd.store.journal.frame import FILE_HEADER, FileHeader, Kind, decode_file_header
 from streamd.store.journal.writer import file_name
 from streamd.store.packs import pack
 from streamd.store.packs.catalog import BROADCAST_PACK, Catalog, Row
 from streamd.store.packs.fold import Packing, Source, journal_numbers
-from streamd.store.reading.plan import extent_batch
+from streamd.store.records import blocks
+from streamd.store.records.extent import BROADCAST, Extent
+from streamd.store.records.fetch import extent_batch
+from streamd.store.records.offsets import span
 from streamd.store.segments.broadcasts import Broadcast, Numbered
 from streamd.store.segments.registry import Segments
-from streamd.store.segments.segment import BROADCAST, Extent, Segment
+from streamd.store.segments.segment import Segment
 from streamd.store.upkeep.repair.journal import JournalEntry, entries
 from streamd.store.upkeep.repair.packs import Places
 
@@ -199,7 +202,7 @@ class Refill:
             extent = extent._replace(position=followed[0], length=followed[1])
             return Source(number, offset, [], None, broadcast=extent)
         batch = self._batch(part).part(refilled.skipped, refilled.skipped + refilled.records)
-        piece = pack.Piece(part.extent.tag, part.extent.timestamp, batch)
+        piece = blocks.Piece(part.extent.tag, part.extent.timestamp, batch)
         if part.is_shared and batch.count == part.extent.count:
             return Source(number, offset, [piece], (part.extent.file, part.extent.position), part.published)
         return Source(number, offset, [piece._replace(timestamp=max(piece.timestamp, part.published))], None)

@@ -19,13 +19,14 @@ from contextlib import closing, suppress
 from typing import Final, Self
 from uuid import UUID
 
+from streamd.store import wal
 from streamd.store.directory import COMPACTOR_LOCK, IDENTITY, JOURNAL, LOCK, PACKS, read_identity
 from streamd.store.disk import Disk, IDisk, IDiskFile
 from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownVersion
 from streamd.store.journal.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.journal.frame import FILE_HEADER, VERSION, FileHeader, decode_file_header
 from streamd.store.journal.writer import TEMPORARY_SUFFIX, file_name, new_mark
-from streamd.store.packs import pack, wal
+from streamd.store.packs import pack
 from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
 from streamd.store.packs.catalog import Catalog
 from streamd.store.packs.fold import Folder, journal_numbers

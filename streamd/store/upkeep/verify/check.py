@@ -1,6 +1,7 @@
 """Checking a store: every file, every checksum, every cross-reference. Nothing is changed.
 
-``python -m streamd.store.upkeep.verify.check DIRECTORY`` prints what is wrong, a line each, and exits with 1 where that is damage.
+``python -m streamd.store.upkeep.verify.check DIRECTORY`` prints what is wrong, a line each, and exits with 1 where that
+is damage.
 
 It works on a store that nobody has open, and beside a running daemon: what is judged is what was synced when the check
 began, and where a file goes because it was folded or merged in the meantime, the one that took its place is checked.

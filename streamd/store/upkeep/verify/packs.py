@@ -11,12 +11,13 @@ from streamd.batch import LENGTH_TYPE, Buffer
 from streamd.store.directory import PACKS
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import StoreUnusable
-from streamd.store.journal.frame import span
 from streamd.store.journal.writer import TEMPORARY_SUFFIX
 from streamd.store.packs import pack
 from streamd.store.packs.catalog import BROADCAST_PACK, Catalog, Pack, Row
 from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
 from streamd.store.packs.readonly import ReadOnlyCatalog
+from streamd.store.records import blocks
+from streamd.store.records.offsets import span
 from streamd.store.segments.broadcasts import Broadcast, Numbered
 from streamd.store.segments.segment import Segment
 from streamd.store.upkeep.problems import Checked
@@ -121,17 +122,17 @@ class PackCheck:
             )
 
     def _block(self, path: str, file: IDiskFile, at: int, size: int) -> Found | None:
-        head = file.read(at, pack.BLOCK_HEADER.size)
-        if len(head) < pack.BLOCK_HEADER.size:
+        head = file.read(at, blocks.BLOCK_HEADER.size)
+        if len(head) < blocks.BLOCK_HEADER.size:
             self._checked.add(path, at, "the file ends inside a block")
             return None
-        crc, length, segment, number, offset, records, runs = pack.BLOCK_HEADER.unpack(head)
-        if length < pack.BLOCK_HEADER.size + pack.RUN.size * runs + 4 * records or at + length > size:
+        crc, length, segment, number, offset, records, runs = blocks.BLOCK_HEADER.unpack(head)
+        if length < blocks.BLOCK_HEADER.size + blocks.RUN.size * runs + 4 * records or at + length > size:
             self._checked.add(path, at, f"the block's header gives a length of {length} bytes")
             return None
         padded = length + -length % 8
         data = memoryview(file.read(at, padded))
-        if pack.block_crc(data[:length]) != crc:
+        if blocks.block_crc(data[:length]) != crc:
             self._checked.add(path, at, f"the {length} bytes of the block do not match their checksum")
             return None
         if any(data[length:]) or len(data) != padded:
@@ -140,15 +141,15 @@ class PackCheck:
 
     def _pieces(self, path: str, at: int, data: Buffer, found: Found) -> Found | None:
         """What only shows inside: that runs and lengths add up."""
-        runs = int(pack.BLOCK_HEADER.unpack_from(data)[-1])
-        table = pack.BLOCK_HEADER.size + pack.RUN.size * runs
+        runs = int(blocks.BLOCK_HEADER.unpack_from(data)[-1])
+        table = blocks.BLOCK_HEADER.size + blocks.RUN.size * runs
         lengths = array(LENGTH_TYPE)
         lengths.frombytes(data[table : table + 4 * found.records])
-        counts = [count for count, *_ in pack.RUN.iter_unpack(data[pack.BLOCK_HEADER.size : table])]
+        counts = [count for count, *_ in blocks.RUN.iter_unpack(data[blocks.BLOCK_HEADER.size : table])]
         if not counts or sum(counts) != found.records or table + 4 * found.records + sum(lengths) != found.length:
             self._checked.add(path, at, "the runs and lengths of the block do not add up")
             return None
-        pieces = list(pack.block_pieces(data))
+        pieces = list(blocks.block_pieces(data))
         return found._replace(
             timestamp=pieces[0].timestamp,
             last_timestamp=pieces[-1].timestamp,
