@@ -3,4 +3,5 @@
 `sockets`  blocking sockets, without threads and without an event loop.
 `loop`     asyncio.
 `reactor`  Twisted.
+`streams`  Twisted, with streams of one QUIC connection for connections.
 """
