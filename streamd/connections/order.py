@@ -253,6 +253,7 @@ class Ordered(Sending):
             # Who waits to be told that its reply was sent is told first: nobody tells us once we have closed.
             self._requests or self._incoming_bytes or self._replies or self._unsent or self.is_waiting
         ):
+            self._cancel_turn()
             self._close()
 
     def _is_free(self) -> bool:
@@ -319,6 +320,11 @@ class Ordered(Sending):
     def _next_turn(self) -> None:
         self._turn = None
         self._advance()
+
+    def _cancel_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
 
     def _begin(self, request: Request | Broken) -> None:
         if isinstance(request, Broken):
@@ -501,6 +507,4 @@ class Ordered(Sending):
         # A slot knows its connection. Without this the two would keep each other, and the last reply, in memory.
         self._replies.clear()
         self._slot = _NO_SLOT
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
+        self._cancel_turn()

@@ -6,10 +6,11 @@ load, are recognised column by column and cut by `struct`; others by a loop.
 
 from __future__ import annotations
 
+import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from struct import Struct, unpack_from
+from struct import Struct
 from typing import Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Batch, Buffer
@@ -87,7 +88,7 @@ class Enqueue(NamedTuple):
 class EnqueueMany(NamedTuple):
     """One record for several streams: for those that are named, or for all but those."""
 
-    streams: tuple[int, ...]
+    streams: Sequence[int]
     all_except: bool
     record: bytes
     reads: bool = False
@@ -95,7 +96,7 @@ class EnqueueMany(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes that it keeps."""
-        return len(self.record) + 8 * len(self.streams)
+        return len(self.record) + 4 * len(self.streams)
 
 
 class Contents(NamedTuple):
@@ -201,7 +202,7 @@ class FastStreamCodec(FrameCodec[Request]):
         size: int = _ONE.unpack_from(data, at)[1]
         self._check(size)
         stop = begin + size
-        streams: tuple[int, ...] = ()
+        streams = array(LENGTH_TYPE)
         if packet != Packet.ENQUEUE_ALL:
             if stop + _U32.size > end:
                 self._wanted = stop + _U32.size - at
@@ -211,7 +212,11 @@ class FastStreamCodec(FrameCodec[Request]):
             ids = stop + _U32.size
             stop = ids + 4 * count
             if stop <= end:
-                streams = unpack_from(f"<{count}I", data, ids)
+                # A copy, and no loop: there may be millions.
+                with memoryview(data) as view:
+                    streams.frombytes(view[ids:stop])
+                if sys.byteorder == "big":
+                    streams.byteswap()
         if stop > end:
             self._wanted = stop - at
             return end + 1

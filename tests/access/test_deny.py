@@ -111,7 +111,7 @@ class SmqTests(denied.DenyCase):
 class FastStreamTests(denied.DenyCase):
     actions = {**faststream_protocol._ACTIONS}
     open = {faststream.Ping: (PING, faststream.PONG)}
-    internal = frozenset({faststream_protocol.Rest})
+    internal = frozenset({faststream_protocol.Rest, Steps})
     prepare = one(1, 7) + single(7, b"data")
     commands = [
         Command(faststream.Create, one(1, 8), b"", "create admin", "faststream/8"),

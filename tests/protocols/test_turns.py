@@ -16,15 +16,20 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.batch import Batch
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
+from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.protocols.sesp import SespFactory
+from streamd.store.commit.fanout import ROWS_MAX
 from streamd.wire import tools as storage
 from streamd.wire.client.tools import StorageReplies, request_bytes
+from streamd.wire.faststream import PONG
 from streamd.wire.tools import Part
+from tests.access.rules import rule
 from tests.protocols.rig import Peer, Rig
 from tests.protocols.test_pravega import make_factory
+from tests.wire.test_faststream import PING, all_except, multiple
 
 SEGMENTS = 5000
-CALLS_MAX = 100_000
+CALLS_MAX = 150_000
 """Calls of functions that a turn may make: some milliseconds of a slow processor."""
 
 
@@ -114,6 +119,65 @@ class SespTurnTests(TurnCase):
         self.assertEqual(len(told), 100)
         self.assertEqual(json.loads(told[0][1:]), rig.store.names())
         self.assertEqual(len(set(told)), 1)
+
+
+class FastStreamTurnTests(TurnCase):
+    """One record for many streams."""
+
+    STREAMS = 3000
+
+    def setUp(self) -> None:
+        self.rig = self.start(FastStreamFactory)
+        for number in range(self.STREAMS):
+            self.rig.store.create(f"faststream/{number}")
+        self.rig.run()
+        self.peer = self.rig.connect()
+
+    def ask(self, asked: bytes) -> None:
+        self.assertEqual(self.turns(self.rig, self.peer, asked + PING), PONG)
+
+    def numbers(self) -> list[int]:
+        return [self.rig.store.find(f"faststream/{number}").number for number in range(self.STREAMS)]
+
+    def test_same(self) -> None:
+        """The same stream hundreds of thousands of times: it receives as often, and the compactor has little to do."""
+        self.ask(multiple(b"x", *[7] * 300_000))
+        expected = [0] * self.STREAMS
+        expected[7] = 300_000
+        self.assertEqual(self.numbers(), expected)
+        self.assertLess(self.rig.store.unfolded_entries, self.STREAMS + 200)
+
+    def test_others(self) -> None:
+        """Hundreds of thousands of streams, of which some are there."""
+        self.ask(multiple(b"x", *range(self.STREAMS // 2, 200_000)))
+        expected = [0] * (self.STREAMS // 2) + [1] * (self.STREAMS // 2)
+        self.assertEqual(self.numbers(), expected)
+        self.ask(all_except(b"x", *range(self.STREAMS // 2, 200_000)))
+        self.assertEqual(self.numbers(), [1] * self.STREAMS)
+
+    def test_refused(self) -> None:
+        """Streams that the peer may not write to are looked at as quickly, and those receive that it may write to."""
+        self.rig.core.access.replace([rule("write", topics=("faststream/1?",), topic_bytes_max=20)], 0.0)
+        self.ask(multiple(b"x", *range(100_000)) + multiple(b"x", *range(100_000), 12, 12))
+        expected = [0] * self.STREAMS
+        expected[10:20] = [2] * 10
+        expected[12] = 1
+        self.assertEqual(self.numbers(), expected)
+
+    def test_too_many(self) -> None:
+        """More than a request may reach closes the connection, since there is no answer, and nobody has received it."""
+        self.peer.send(multiple(bytes(200 << 10), *[1] * 20_000) + PING)
+        self.assertTrue(self.peer.closed)
+        self.assertEqual(self.peer.take(), b"")
+        self.assertEqual(self.numbers(), [0] * self.STREAMS)
+        for number in range(self.STREAMS, ROWS_MAX + 1):
+            self.rig.store.create(f"faststream/{number}")
+        for asked in (multiple(b"x", *range(50_000)), all_except(b"x", *range(50_000))):
+            self.peer = self.rig.connect()
+            self.turns(self.rig, self.peer, asked + PING)
+            self.rig.run()
+            self.assertTrue(self.peer.closed)
+            self.assertEqual(self.numbers(), [0] * self.STREAMS)
 
 
 class StorageTurnTests(TurnCase):

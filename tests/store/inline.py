@@ -41,10 +41,11 @@ class InlineWriter:
         """Whether there was no room for the last commit."""
         self._always = settings.sync == "always"
         self._queue: deque[tuple[Commit, Done]] = deque()
+        self._soon: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
-        """Commits that were submitted and not written yet."""
-        return len(self._queue)
+        """Commits that were submitted and not written yet, or did not take effect as a whole."""
+        return len(self._queue) + len(self._soon)
 
     def submit(self, commit: Commit, done: Done) -> None:
         """Keep a commit for `step`."""
@@ -64,7 +65,10 @@ class InlineWriter:
         return 0.0
 
     def step(self) -> None:
-        """Write the oldest commit, and tell the store."""
+        """Write the oldest commit, and tell the store; or let it go on with one that is written."""
+        if self._soon:
+            self._soon.popleft()()
+            return
         commit, done = self._queue[0]
         self.now += 1
         error = write(self.journal, commit, sync=self._always, now=self.now)
@@ -74,12 +78,16 @@ class InlineWriter:
 
     def run(self) -> None:
         """Write commits until there are none."""
-        while self._queue:
+        while len(self):
             self.step()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Keep this for `step`."""
+        self._soon.append(call)
 
     def close(self, done: Callable[[], None]) -> None:
         """Close the journal at once: the store asks for it when nothing is pending."""
-        assert not self._queue
+        assert not len(self)
         self.journal.close(now=self.now)
         done()
 

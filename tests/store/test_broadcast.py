@@ -10,7 +10,8 @@ from twisted.internet.defer import Deferred
 from streamd.batch import Batch
 from streamd.store import RequestTooLarge, Segment, StoreReadOnly
 from streamd.store.commit.appending import REQUEST_BYTES_MAX
-from streamd.store.journal.frame import Kind
+from streamd.store.commit.fanout import ROWS_MAX
+from streamd.store.journal.frame import ENTRY_BYTES_MAX, Kind
 from streamd.store.journal.writer import FILE_ENTRIES_MAX
 from streamd.store.packs.catalog import BROADCAST_PACK
 from streamd.store.reading.outside import OutsideReader
@@ -196,7 +197,11 @@ class CostTests(BroadcastCase):
     def test_many_rows(self) -> None:
         """Where one entry is a row for each of many segments, these count, and end the journal file."""
         before = self.store.closed_file
-        self.do(self.store.fan_out, [self.one] * FILE_ENTRIES_MAX, Batch.of([b""]))
+        # No two copies of it fit into an entry, so each is a row.
+        large = Batch.of([bytes(ENTRY_BYTES_MAX // 2)])
+        for _ in range(FILE_ENTRIES_MAX // ROWS_MAX + 1):
+            self.assertEqual(self.store.closed_file, before)
+            self.do(self.store.fan_out, [self.one] * ROWS_MAX, large)
         self.assertGreater(self.store.unfolded_entries, FILE_ENTRIES_MAX)
         self.append(self.two, b"x")
         self.assertEqual(self.store.closed_file, before + 1)

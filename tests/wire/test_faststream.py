@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from struct import pack
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.batch import LENGTH_TYPE
 from streamd.wire import WireError
 from streamd.wire.faststream import (
     PONG,
@@ -75,10 +77,10 @@ EXPECTED: list[object] = [
     (7, b""),
     (9, b"three"),
     *[(7, b"same")] * 6,
-    EnqueueMany((1, 2, 2), False, b"many"),
-    EnqueueMany((), False, b"nobody"),
-    EnqueueMany((), True, b"all"),
-    EnqueueMany((4,), True, b""),
+    EnqueueMany(array(LENGTH_TYPE, (1, 2, 2)), False, b"many"),
+    EnqueueMany(array(LENGTH_TYPE), False, b"nobody"),
+    EnqueueMany(array(LENGTH_TYPE), True, b"all"),
+    EnqueueMany(array(LENGTH_TYPE, (4,)), True, b""),
     Contents(7, True),
     Contents(7, False),
     Check(2**32 - 1),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+from functools import partial
 from struct import pack
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.batch import Batch
+from streamd.batch import LENGTH_TYPE, Batch
 from streamd.wire.client.faststream import FastStreamReplies, Pong, Reply, StreamContents, StreamState, request_bytes
 from streamd.wire.faststream import (
     PONG,
@@ -28,13 +30,14 @@ from tests.wire.pieces import cut, made, received
 
 LIMIT = 1 << 12
 STREAMS = st.integers(0, 2**32 - 1)
+LISTS = st.lists(STREAMS, max_size=4).map(partial(array, LENGTH_TYPE))
 BATCHES = st.lists(st.binary(max_size=5), min_size=1, max_size=6).map(Batch.of)
 REQUESTS: st.SearchStrategy[Request] = st.one_of(
     made(Ping),
     made(Create, STREAMS),
     made(Delete, STREAMS),
     made(Enqueue, STREAMS, BATCHES),
-    made(EnqueueMany, st.lists(STREAMS, max_size=4).map(tuple), st.booleans(), st.binary(max_size=20)),
+    made(EnqueueMany, LISTS, st.booleans(), st.binary(max_size=20)),
     made(Contents, STREAMS, st.booleans()),
     made(Check, STREAMS),
 )

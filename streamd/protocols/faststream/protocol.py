@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +17,10 @@ from streamd.config import fill
 from streamd.connections.base import Reply, StreamProtocol
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
+from streamd.connections.order import Steps
 from streamd.protocols.faststream.contents import Contents, Reading, Turn
-from streamd.store import NoSuchSegment, ReadFailed, Run, Segment, StoreError, StoreReadOnly
+from streamd.store import NoSuchSegment, ReadFailed, RequestTooLarge, Run, Segment, StoreError, StoreReadOnly
+from streamd.store.commit.fanout import ROWS_MAX
 from streamd.store.errors import level_of
 from streamd.store.names import NUMBERED
 from streamd.store.records.offsets import EVENT_HEADER_BYTES
@@ -26,6 +28,9 @@ from streamd.wire import faststream
 
 CONTENTS_BYTES_MAX: Final = (1 << 32) - 1
 """What one answer can hold: its size is a u32."""
+
+# Streams of one request that are looked at in one step: others have their turns between.
+_STREAMS_AT_ONCE: Final = 250
 
 
 def segment_name(stream: int) -> str:
@@ -62,7 +67,7 @@ class FastStreamProtocol(StreamProtocol):
     def refused(self, request: Any, error: StoreError) -> bytes | None:
         if isinstance(request, Rest):
             self._let_go(request.of)
-        if isinstance(request, Rest) or isinstance(error, ReadFailed | StoreReadOnly):
+        if isinstance(request, Rest) or isinstance(error, ReadFailed | StoreReadOnly | RequestTooLarge):
             # What is asked for can't be given, or what was sent can't be kept, and there is no word for it. Whatever
             # followed, an answer to a check too, would be taken for a sign that all is well.
             self.give_up(f"{type(request).__name__} failed: {error}", level_of(error))
@@ -103,34 +108,51 @@ class FastStreamProtocol(StreamProtocol):
         return stored
 
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
-        named = (self.core.store.find_claimed(segment_name(stream)) for stream in request.streams)
-        # A sealed one takes nothing, and keeps the others from nothing.
-        segments = [each for each in named if each is not None and not each.claimed_sealed]
+        if request.all_except and not self.permits.covers(WRITE, NUMBERED):
+            raise NotAllowed(f"all of {NUMBERED}")
+        return self.in_steps(Steps(request, self._fan_out(request)))
+
+    def _fan_out(self, request: faststream.EnqueueMany) -> Generator[None, None, Reply]:
+        """Put a record into many streams, of which there may be millions: step by step up to the last, which is one."""
+        find, nothing = self.core.store.find_claimed, Batch.of([])
+        found: Counter[Segment] = Counter()
+        noted: set[str] = set()
+        for first in range(0, len(request.streams), _STREAMS_AT_ONCE):
+            if first:
+                yield
+            # Only those are remembered that are there: a table of millions takes long to grow.
+            for stream, count in Counter(request.streams[first : first + _STREAMS_AT_ONCE]).items():
+                segment = find(segment_name(stream))
+                # A stream that the peer may not write to is like one that is not there.
+                if segment is not None and (request.all_except or self._may_write(segment, nothing, 1, noted)):
+                    found[segment] += count
+            if len(found) > ROWS_MAX:
+                raise RequestTooLarge(f"more than {ROWS_MAX} streams at once")
         record = Batch.of([request.record])
-        if not request.all_except and not segments:
-            return b""
+        # A sealed one takes nothing, and keeps the others from nothing. Some may be gone since they were found.
+        there = {each: found[each] for each in found if not each.claimed_sealed and not each.claimed_deleted}
         if request.all_except:
-            if not self.permits.covers(WRITE, NUMBERED):
-                raise NotAllowed(f"all of {NUMBERED}")
-            return self.core.store.broadcast(record, without=segments).addCallback(self._broadcast, record), b""
-        # A stream that the peer may not write to is like one that is not there.
-        times = Counter(segments)
-        allowed = {segment for segment in times if self._may_write(segment, record, times[segment])}
-        if not allowed:
+            return self.core.store.broadcast(record, without=there).addCallback(self._broadcast, record), b""
+        if not self.permits.is_open:
+            there = {each: count for each, count in there.items() if self._may_write(each, record, count, noted)}
+        if not there:
             return b""
         self.count_appended(record)
-        return self.core.store.fan_out([segment for segment in segments if segment in allowed], record), b""
+        return self.core.store.fan_out(there, record), b""
 
     def _broadcast(self, received: bool, record: Batch) -> None:
         """Count what was broadcast, unless there was nobody to receive it."""
         if received:
             self.traffic.appended(record)
 
-    def _may_write(self, segment: Segment, record: Batch, times: int) -> bool:
+    def _may_write(self, segment: Segment, record: Batch, times: int, noted: set[str]) -> bool:
+        """Whether the peer may put a record there so many times. Each reason why not is noted once for a request."""
         try:
             self.allow_write(segment, record, times=times)
         except NotAllowed as error:
-            self.note(error)
+            if error.reason not in noted:
+                noted.add(error.reason)
+                self.note(error)
             return False
         return True
 
@@ -251,6 +273,7 @@ _ACTIONS: Final[dict[type, Callable[[FastStreamProtocol, Any], Reply]]] = {
     faststream.Contents: FastStreamProtocol._contents,
     faststream.Check: FastStreamProtocol._check,
     Rest: FastStreamProtocol._rest,
+    Steps: FastStreamProtocol.in_steps,
 }
 
 

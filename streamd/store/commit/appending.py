@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from struct import pack
 from typing import Any, Final, NamedTuple
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from twisted.internet.defer import Deferred, succeed
 
 from streamd.batch import Batch
+from streamd.store.commit.fanout import ROWS_MAX, parts_of, pieces_of
 from streamd.store.commit.gathering import Commit, Waiter
 from streamd.store.commit.pipeline import Pipeline
 from streamd.store.errors import (
@@ -35,7 +36,8 @@ REQUEST_BYTES_MAX: Final = 256 << 20
 # Up to here an append needs no check of its size.
 _SMALL_BYTES: Final = 64 << 20
 
-_FANOUT_IDS_MAX: Final = ENTRY_BYTES_MAX // 8
+# Segments that one entry names. It takes effect in one turn of the reactor.
+_IDS_MAX: Final = 256
 
 
 class Appended(NamedTuple):
@@ -215,43 +217,43 @@ class Appending:
             return self._pipeline.acknowledge(places, settled=False)
         return self._pipeline.wait(places)
 
-    def fan_out(self, segments: Sequence[Segment], batch: Batch, *, tag: int = 0) -> Deferred[None]:
+    def fan_out(
+        self, segments: Iterable[Segment] | Mapping[Segment, int], batch: Batch, *, tag: int = 0
+    ) -> Deferred[None]:
         """Append the same records to many segments. Their bytes are written once, and it is atomic.
 
-        A segment that stands twice receives twice; if it is more than fits into an entry, for that it is written again.
+        A segment that stands twice, or whose value in a mapping is 2, receives twice. RequestTooLarge where there are
+        too many, see `streamd.store.fanout`.
         """
         self._check_writable(len(batch.payload))
-        for segment in segments:
+        times = Counter(segments)
+        for segment in times:
+            if segment.claims is None and not (segment.deleted or segment.published or segment.sealed):
+                # Mostly so, and there may be thousands.
+                continue
             if (refused := self._check(segment)) is not None:
                 return refused
             if segment.claimed_sealed:
                 return self._pipeline.refuse(SegmentSealed(segment.name), settled=segment.sealed)
         if batch.size + 4 * batch.count > REQUEST_BYTES_MAX:
             raise RequestTooLarge(f"{batch.size} bytes in one append, {REQUEST_BYTES_MAX} at most")
-        commit = self._pipeline.gathering
-        if not segments or not batch.count:
+        if not times or not batch.count:
             return self._pipeline.acknowledge(None, settled=True)
-        for segment in segments:
+        parts = parts_of(batch, times)
+        commit = self._pipeline.gathering
+        taken = span(tag, batch.count, batch.size)
+        for segment, often in times.items():
             commit.close_open(segment)
-            commit.touched.add(segment)
             segment.touched = commit.number
-        pieces = list(_pieces(batch))
-        for distinct in [segments] if len(pieces) == 1 else _rounds(segments):
-            for piece in pieces:
-                self._fan_out(commit, distinct, piece, tag)
+            segment.claim_more(often * batch.count, often * taken)
+        commit.touched.update(times)
+        for part in parts:
+            payload = Entry(Kind.PAYLOAD, tag=tag)
+            payload.add(part.batch)
+            commit.add(payload)
+            for ids in _ids(part.receivers):
+                commit.add(Entry(Kind.FANOUT, count=len(ids), body=pack(f"<{len(ids)}Q", *ids)))
         return self._pipeline.wait(None)
-
-    def _fan_out(self, commit: Commit, segments: Sequence[Segment], piece: Batch, tag: int) -> None:
-        payload = Entry(Kind.PAYLOAD, tag=tag)
-        payload.add(piece)
-        commit.add(payload)
-        taken = span(tag, piece.count, piece.size)
-        for segment in segments:
-            segment.next_number += piece.count
-            segment.next_offset += taken
-        for first in range(0, len(segments), _FANOUT_IDS_MAX):
-            ids = [segment.id for segment in segments[first : first + _FANOUT_IDS_MAX]]
-            commit.add(Entry(Kind.FANOUT, count=len(ids), body=pack(f"<{len(ids)}Q", *ids)))
 
     def broadcast(self, batch: Batch, *, without: Iterable[Segment] = (), tag: int = 0) -> Deferred[bool]:
         """Append the same records to all numbered segments that there are now, but for these and sealed ones.
@@ -267,6 +269,8 @@ class Appending:
             for each in dict.fromkeys(without)
             if isinstance(each, Numbered) and not each.claimed_sealed and not each.claimed_deleted
         ]
+        if len(left_out) > ROWS_MAX:
+            raise RequestTooLarge(f"{len(left_out)} segments to leave out at once, {ROWS_MAX} at most")
         if not batch.count or not self._has_receiver({segment for segment, _, _ in left_out}):
             return self._pipeline.acknowledge(False, settled=True)
         commit = self._pipeline.gathering
@@ -282,8 +286,7 @@ class Appending:
             commit.touched.add(segment)
             segment.touched = commit.number
         records, taken = broadcast.next_number - before[0], broadcast.next_offset - before[1]
-        for first in range(0, len(left_out), _FANOUT_IDS_MAX):
-            ids = [segment.id for segment, _, _ in left_out[first : first + _FANOUT_IDS_MAX]]
+        for ids in _ids([segment for segment, _, _ in left_out]):
             body = pack(f"<{len(ids)}Q", *ids)
             commit.add(Entry(Kind.LEFT_OUT, number=records, offset=taken, count=len(ids), body=body))
         return self._pipeline.wait(True)
@@ -306,7 +309,7 @@ class Appending:
                 segment.next_number += len(batch.lengths)
                 segment.next_offset += span(tag, len(batch.lengths), size)
         else:
-            for piece in _pieces(batch):
+            for piece in pieces_of(batch):
                 commit.append(segment, piece, tag)
                 segment.next_number += piece.count
                 segment.next_offset += span(tag, piece.count, piece.size)
@@ -396,27 +399,10 @@ class Appending:
         return None
 
 
-def _rounds(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """The segments as lists in which none stands twice: who does, receives all pieces before it does so again."""
-    rounds: list[list[Segment]] = []
-    times: Counter[Segment] = Counter()
-    for segment in segments:
-        if times[segment] == len(rounds):
-            rounds.append([])
-        rounds[times[segment]].append(segment)
-        times[segment] += 1
-    return rounds
-
-
-def _pieces(batch: Batch) -> Iterator[Batch]:
-    """The batch as batches that fit into an entry each, or are one record."""
-    if batch.size + 4 * batch.count <= ENTRY_BYTES_MAX:
-        yield batch
-        return
-    # Half of the limit is for the lengths of very small records.
-    for part in batch.split(ENTRY_BYTES_MAX // 2):
-        for first in range(0, part.count, ENTRY_BYTES_MAX // 8):
-            yield part.part(first, first + ENTRY_BYTES_MAX // 8)
+def _ids(segments: Sequence[Segment]) -> Iterator[list[int]]:
+    """The ids of segments, as many at a time as an entry names."""
+    for first in range(0, len(segments), _IDS_MAX):
+        yield [segment.id for segment in segments[first : first + _IDS_MAX]]
 
 
 def _check_writer(writer: bytes) -> None:

@@ -197,6 +197,9 @@ class IWriter(Protocol):
     def close(self, done: Callable[[], None]) -> None:
         """Write and sync what was submitted, close the journal, and call `done`."""
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call this in the next turn of the reactor: the rest of a `done` that would take too long."""
+
 
 def write(journal: JournalWriter, commit: Commit, *, sync: bool, now: int) -> NoRoom | None:
     """Write one commit; NoRoom is returned, and every other error ends the process."""
@@ -256,6 +259,10 @@ class WriterThread:
         """Finish, and end the thread."""
         self._queue.put(done)
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Go on in the next turn of the reactor."""
+        self._call_from_thread(self._deliver, call)
+
     def _run(self) -> None:
         try:
             while self._step():
@@ -288,9 +295,9 @@ class WriterThread:
         self._call_from_thread(job)
         return False
 
-    def _deliver(self, done: Done, commit: Commit, error: NoRoom | None) -> None:
+    def _deliver(self, call: Callable[..., None], *args: object) -> None:
         try:
-            done(commit, error)
+            call(*args)
         except Exception as failure:
             # What is on disk could not take effect in memory: what we would serve from here on is wrong.
             self._fatal(f"a commit could not take effect, so the daemon ends: {failure!r}")

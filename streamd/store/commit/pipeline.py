@@ -6,9 +6,9 @@ to it at once, so under load everything that arrived during one sync shares the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
@@ -19,7 +19,7 @@ from streamd.store.commit.inplace import BYTES_MAX, InPlace
 from streamd.store.commit.pace import Pace
 from streamd.store.commit.turn import Turn
 from streamd.store.errors import StoreError, StoreReadOnly
-from streamd.store.journal.frame import Entry
+from streamd.store.journal.frame import Entry, Kind
 from streamd.store.journal.writer import FILE_ENTRIES_MAX, NoRoom
 from streamd.store.segments.registry import Segments
 from streamd.store.segments.segment import Segment
@@ -37,6 +37,12 @@ UNFOLDED_BYTES_MAX: Final = 4 << 30
 # happens: the room comes back when it is folded.
 _FREEING_SECONDS_MAX: Final = 60.0
 
+
+# Rows that a fan-out adds to indexes, or segments that are published, in one turn of the reactor.
+_ROWS_AT_ONCE: Final = 512
+_SPREAD: Final = frozenset({int(Kind.FANOUT), int(Kind.PUBLISH)})
+
+T = TypeVar("T")
 
 Name = tuple[bool, str]
 """Whether a segment is hidden, and what it is called: hidden ones have names of their own."""
@@ -257,32 +263,53 @@ class Pipeline:
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def _landed(self, commit: Commit, error: NoRoom | None) -> None:
-        """The writer is done with a commit: all who wait for it are told, and then answer, each once."""
-        if self.turn.lasts:
-            self._take_effect(commit, error)
-            return
-        self.turn.begin()
-        try:
-            self._take_effect(commit, error)
-        finally:
-            self.turn.end()
-
-    def _take_effect(self, commit: Commit, error: NoRoom | None) -> None:
-        """Let a commit take effect, and start the next at once."""
+        """The writer is done with a commit: let it take effect, and start the next then."""
         if error is not None:
-            self._fail(error)
+            self._in_turn(self._fail, error)
             return
         if self._full is not None and not commit.removals:
             self._has_room(self._full)
         seconds = self._seconds() - self._flown_at
         self.pace.took(commit.bytes, seconds)
         self.counted.landed(commit.bytes, len(commit.entries), seconds)
+        self._go_on(commit, self._effects(commit))
+
+    def _in_turn(self, tell: Callable[[T], None], argument: T) -> None:
+        """All who wait are told in one turn, and then answer, each once."""
+        if self.turn.lasts:
+            tell(argument)
+            return
+        self.turn.begin()
+        try:
+            tell(argument)
+        finally:
+            self.turn.end()
+
+    def _effects(self, commit: Commit) -> Iterator[None]:
+        """Let the entries of a commit take effect, one after the other, with breaks where one request made many."""
         assert commit.frame is not None
         _, _, headers, bodies, timestamp = commit.frame
         apply = self._segments.apply
+        rows = 0
         for at, (entry, header, position) in enumerate(zip(commit.entries, headers, bodies, strict=True)):
             body = b"" if entry.lengths else b"".join(entry.body)
             apply(header, commit.sequence + at, timestamp, commit.file, position, body)
+            if header.kind in _SPREAD:
+                # Not where segments are left out of a broadcast: until they are, it looks as if they had it.
+                rows += header.count or 1
+                if rows >= _ROWS_AT_ONCE:
+                    rows = 0
+                    yield
+
+    def _go_on(self, commit: Commit, effects: Iterator[None]) -> None:
+        for _ in effects:
+            # Others have their turns. Who waits for this commit, or one behind it, is told when all of it is done.
+            self._writer.soon(lambda: self._go_on(commit, effects))
+            return
+        self._in_turn(self._took_effect, commit)
+
+    def _took_effect(self, commit: Commit) -> None:
+        """All of a commit is so: start the next one, and tell who waits."""
         self._settle(commit)
         self.commits += 1
         self._flying = None

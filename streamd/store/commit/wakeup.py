@@ -44,7 +44,8 @@ class Wakeup:
     def doRead(self) -> None:
         """Something was called."""
         os.eventfd_read(self._descriptor)
-        while self._calls:
+        # What these call in turn is for the next turn of the reactor.
+        for _ in range(len(self._calls)):
             function, args = self._calls.popleft()
             function(*args)
 

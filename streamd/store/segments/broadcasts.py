@@ -114,6 +114,11 @@ class Numbered(Segment):
 
     # -- the claimed view ----------------------------------------------------------------------------------------------
 
+    def claim_more(self, records: int, taken: int) -> None:
+        # What is broadcast is counted by the segment of that, and does not change the difference.
+        self._ahead_number += records
+        self._ahead_offset += taken
+
     def unclaim(self) -> None:
         self.claims = None
         self._claimed_source = self._source

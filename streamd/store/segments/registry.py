@@ -73,10 +73,11 @@ class Segments:
             payload, place = self._payload
             # Each is a row in memory.
             self.entries_in[file] += len(body) // 8
+            if 4 * payload.count > payload.length:
+                raise BadEntry(f"{payload.count} records in {payload.length} bytes")
             for (id,) in iter_unpack("<Q", body):
                 segment = self._segment(id)
-                own = payload._replace(segment=id, number=segment.number, offset=segment.offset)
-                self._append(segment, own, timestamp, file, place)
+                self._add(segment, payload, segment.number, segment.offset, timestamp, file, place)
         elif kind == Kind.CREATE:
             self._create(header, sequence, timestamp, str(body, "utf-8"))
         elif kind == Kind.PUBLISH:
@@ -110,19 +111,13 @@ class Segments:
             )
         if 4 * header.count > header.length:
             raise BadEntry(f"{header.count} records in {header.length} bytes, which do not even hold their lengths")
-        segment.appended(
-            Extent(
-                header.number,
-                header.offset,
-                timestamp,
-                file,
-                position,
-                header.length,
-                header.count,
-                header.crc,
-                header.tag,
-            )
-        )
+        self._add(segment, header, header.number, header.offset, timestamp, file, position)
+
+    def _add(
+        self, segment: Segment, body: Header, number: int, offset: int, timestamp: int, file: int, position: int
+    ) -> None:
+        """Records that stand there, in an entry of the segment's own or in one that many segments share."""
+        segment.appended(Extent(number, offset, timestamp, file, position, body.length, body.count, body.crc, body.tag))
         self.by_file.setdefault(file, set()).add(segment)
         if segment.waiters:
             self.woken.append(segment)

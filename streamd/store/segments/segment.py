@@ -98,6 +98,11 @@ class Segment:
             self.claims = Claims()
         return self.claims
 
+    def claim_more(self, records: int, taken: int) -> None:
+        """So many records, which take so many offsets, are on their way to the disk."""
+        self.next_number += records
+        self.next_offset += taken
+
     def unclaim(self) -> None:
         """Fall back to what is committed: everything pending has failed."""
         self.claims = None
