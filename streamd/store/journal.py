@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamd.batch import Buffer
 from streamd.settings import StoreSettings
+from streamd.store.believed import next_timestamp
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.frame import (
     FILE_HEADER,
@@ -81,6 +82,8 @@ class JournalWriter:
         """Everything below this sequence number is on the medium."""
         self.timestamp = 0
         """The last timestamp given, in microseconds."""
+        self._clock: int | None = None
+        """And what the clock said then."""
         self.committed: Committed | None = None
         """Where readers outside the daemon look how far they may read."""
 
@@ -102,7 +105,7 @@ class JournalWriter:
         if self._file is None or (full and self.position > FILE_HEADER.size):
             self._roll(length)
         assert self._file is not None
-        self.timestamp = max(self.timestamp, now)
+        self.timestamp, self._clock = next_timestamp(self.timestamp, self._clock, now), now
         frame = encode_frame(
             entries,
             mark=self._mark,
