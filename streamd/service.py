@@ -35,6 +35,7 @@ from streamd.notify import Notifier
 from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
 from streamd.reload import Reloader
 from streamd.store import Store, StoreUnusable, open_store
+from streamd.store.believed import BelievedClock
 from streamd.store.retention import Retention
 
 # A factory's own drain ends within limits.drain_seconds_max. One that does not is left behind this much later.
@@ -202,7 +203,7 @@ class StreamdService(Service):
             interval_seconds=settings.retention_seconds,
             hidden_seconds_max=settings.hidden_seconds_max,
             clock=self._reactor,
-            now=time.time,
+            now=BelievedClock(lambda: store.timestamp, time.time, time.monotonic),
             loops=self._loops,
         )
         store.retention.start()

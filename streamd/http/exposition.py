@@ -7,6 +7,7 @@ people do: protocols and reasons, never segments.
 from __future__ import annotations
 
 import platform
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -60,6 +61,11 @@ class Seen(NamedTuple):
 _GAUGES: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
     ("ready", "1 where /readyz says so.", lambda seen: reason_not_ready(seen.core) is None),
     ("store_writable", "1 where appends are taken, 0 where the disk is full.", lambda s: not s.core.store.read_only),
+    (
+        "store_time_ahead_seconds",
+        "How far the store's time is ahead of the clock.",
+        lambda seen: max(seen.core.store.timestamp / 1e6 - time.time(), 0.0),
+    ),
     ("segments", "Segments, hidden ones not counted.", lambda seen: len(seen.core.store)),
     ("hidden_segments", "Hidden segments.", lambda seen: len(seen.core.store.hidden_segments())),
     ("pending_bytes", "Bytes that wait for their commit.", lambda seen: seen.core.store.pending_bytes),

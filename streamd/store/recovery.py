@@ -224,7 +224,7 @@ class _Recoverer:
 
     def _go_on(self) -> None:
         self._writer.sequence = self._replay.sequence
-        self._writer.timestamp = self._replay.timestamp
+        self._writer.timestamp = self._replay.segments.timestamp = self._replay.timestamp
 
     def _replay_last(self, header: FileHeader) -> int:
         """Replay the last file, and begin the next one; returns the sequence that this one begins with."""

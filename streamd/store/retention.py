@@ -19,13 +19,12 @@ from streamd.loop import Loop
 from streamd.metrics import LoopCounts, RetentionCounts
 from streamd.patterns import matcher
 from streamd.settings import RetentionRule
+from streamd.store.believed import MICROSECONDS, StoreTime
 from streamd.store.errors import StoreError
 from streamd.store.segments.segment import Segment
 
 if TYPE_CHECKING:
     from streamd.store.store import Store
-
-_MICROSECONDS: Final = 1_000_000
 
 # Records may be older than their limit by so much of it.
 _AGE_SLACK: Final = 0.02
@@ -60,6 +59,7 @@ class Retention:
         """When a segment was read, where that may keep it."""
         self._since = 0.0
         """What was read before that is not known."""
+        self._time = StoreTime(lambda: store.timestamp)
         self.counted = RetentionCounts()
         self._use(rules)
 
@@ -161,7 +161,7 @@ class Retention:
         yield trimmed.addErrback(self._loop.failed)
 
     def _expire(self, segment: Segment, idle_seconds_max: float) -> Deferred[None] | None:
-        if not idle_seconds_max or segment.modified >= self._before(idle_seconds_max):
+        if not idle_seconds_max or self._age(segment.modified) <= idle_seconds_max * MICROSECONDS:
             return None
         self._log.info("{segment} was idle for {seconds} s and is deleted", segment=segment, seconds=idle_seconds_max)
         try:
@@ -206,11 +206,27 @@ class Retention:
             runs = await self._store.read_at(segment, offset, bytes_max=1, records_max=1)
             first = max(first, runs[0].number if runs else segment.number)
         if age_seconds_max:
-            first = max(first, await self._store.number_at(segment, self._before(age_seconds_max)))
+            first = max(first, await self._first_young(segment, int(age_seconds_max * MICROSECONDS)))
         return first
 
-    def _before(self, seconds: float) -> int:
-        return int((self._now() - seconds) * _MICROSECONDS)
+    async def _first_young(self, segment: Segment, age: int) -> int:
+        """The first record that is not older than that, or one a little before it."""
+        now = self._clock_now()
+        ahead = self._time.at(now) - age
+        if ahead > now:
+            # Records whose time is yet to come were stored while the clock was wrong. Where some of them are old by the
+            # store's time, so is all before them.
+            old = await self._store.number_at(segment, ahead)
+            if old > await self._store.number_at(segment, now + 1):
+                return old
+        return await self._store.number_at(segment, now - age)
+
+    def _age(self, timestamp: int) -> int:
+        now = self._clock_now()
+        return (self._time.at(now) if timestamp > now else now) - timestamp
+
+    def _clock_now(self) -> int:
+        return int(self._now() * MICROSECONDS)
 
     def _refused(self, failure: Failure, segment: Segment) -> None:
         """It was deleted in between, or the disk is full: the next sweep tries again."""

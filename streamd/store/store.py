@@ -179,6 +179,11 @@ class Store(Appending):
         """When a write is acknowledged: ``always`` after its fdatasync, or the mode that was set."""
         return self._settings.sync
 
+    @property
+    def timestamp(self) -> int:
+        """The last one given, in microseconds since 1970: it can be ahead of the clock, and never goes back."""
+        return self._segments.timestamp
+
     # -- making and ending segments ------------------------------------------------------------------------------------
 
     def create(self, name: str, *, hidden: bool = False) -> Deferred[Segment]:

@@ -193,6 +193,15 @@ class FiguresTests(MetricsCase):
         self.assertEqual(self.value("streamd_retention_deleted_segments_total"), 1)
         self.assertEqual(self.value("streamd_segments"), 1)
 
+    def test_time(self) -> None:
+        """How far the store's time is ahead of the clock."""
+        self.assertEqual(self.value("streamd_store_time_ahead_seconds"), 0)
+        # The machine that the tests run on has a year of its own; this is later than that.
+        self.rig.writer.now = 1 << 60
+        self.create("a")
+        self.assertGreater(self.value("streamd_store_time_ahead_seconds"), 10**9)
+        self.assertLess(self.value("streamd_store_time_ahead_seconds"), (1 << 60) / 10**6)
+
     def test_process(self) -> None:
         """The version, and what the library knows of the process."""
         found = self.metrics()

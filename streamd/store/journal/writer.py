@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamd.batch import Buffer
 from streamd.settings import StoreSettings
+from streamd.store.believed import next_timestamp
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.journal.frame import (
     FILE_HEADER,
@@ -76,6 +77,8 @@ class JournalWriter:
         """Everything below this sequence number is on the medium."""
         self.timestamp = 0
         """The last timestamp given, in microseconds."""
+        self._clock: int | None = None
+        """And what the clock said then."""
         self.committed: Committed | None = None
         """Where readers outside the daemon look how far they may read."""
 
@@ -106,7 +109,7 @@ class JournalWriter:
                     raise
                 # The last resort: the few bytes that the file may still grow by.
         assert self._file is not None
-        self.timestamp = max(self.timestamp, now)
+        self.timestamp, self._clock = next_timestamp(self.timestamp, self._clock, now), now
         frame = encode_frame(
             entries,
             mark=self._mark,

@@ -55,12 +55,15 @@ class Segments:
         self.bytes_in: dict[int, int] = {}
         """And how many bytes they hold."""
         self._payload: tuple[Header, int] | None = None
+        self.timestamp = 0
+        """That of the last entry that took effect."""
 
     def apply(
         self, header: Header, sequence: int, timestamp: int, file: int, position: int, body: Buffer = b""
     ) -> None:
         """Let one entry take effect. `position` is where its body stands in `file`."""
         kind = header.kind
+        self.timestamp = timestamp
         self.entries_in[file] = self.entries_in.get(file, 0) + 1
         self.bytes_in[file] = self.bytes_in.get(file, 0) + header.length
         if kind == Kind.APPEND:

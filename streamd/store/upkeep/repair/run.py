@@ -123,7 +123,7 @@ class Repair:
         finally:
             file.close()
         if ignored is not None:
-            raise lost_commits(path, f"damaged at byte {ignored}")
+            raise lost_commits(path, f"damaged: SQLite reads nothing of it from byte {ignored} on")
 
     def _in_memory(self) -> Catalog:
         """A catalog with the rows that are right, on no disk."""
