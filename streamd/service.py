@@ -27,13 +27,13 @@ from streamd.connections.crowd import Crowd
 from streamd.connections.factory import StreamFactory
 from streamd.connections.load import Load
 from streamd.connections.refusing import refusing
+from streamd.daemon.log import Log
+from streamd.daemon.notify import Notifier
+from streamd.daemon.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
+from streamd.daemon.reload import Reloader
 from streamd.endpoints import completed
-from streamd.log import Log
 from streamd.loop import Loop
 from streamd.metrics import LoopCounts
-from streamd.notify import Notifier
-from streamd.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
-from streamd.reload import Reloader
 from streamd.store import Store, StoreUnusable, open_store
 from streamd.store.believed import BelievedClock
 from streamd.store.retention import Retention

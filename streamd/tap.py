@@ -90,9 +90,9 @@ def makeService(options: BaseOptions) -> IService:
     # The only import of the reactor: whoever needs it is given it.
     from twisted.internet import reactor as installed
 
-    from streamd.log import open_log
+    from streamd.daemon.log import open_log
+    from streamd.daemon.notify import Notifier
     from streamd.metrics import LoopCounts
-    from streamd.notify import Notifier
     from streamd.service import StreamdService
 
     # Twisted's clock is the wall clock: set back by an hour, it would freeze every timer for that hour. This one only

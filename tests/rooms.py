@@ -18,9 +18,10 @@ _PICTURE: Final = re.compile(r"(?<=<!-- rooms -->\n).*(?=<!-- end of rooms -->)"
 ORDER: Final[tuple[str, ...]] = (
     *("batch", "views", "settings", "toml_lines", "as_json", "metrics", "loop", "patterns", "interfaces"),
     *("endpoints", "wire", "store.errors", "store.names", "store.wal", "store.disk", "store.usage", "store.room"),
+    *("store.believed",),
     *("store.records", "store.journal", "store.directory", "store.segments", "store.commit", "store.packs"),
     *("store.reading", "store.recovery", "store", "access", "quic", "tls", "config", "connections", "groups"),
-    *("protocols", "http", "client", "store.upkeep", "plugin", "log", "notify", "process", "reload", "service"),
+    *("protocols", "http", "client", "store.upkeep", "plugin", "daemon", "service"),
     *("tap", "spark", "cli"),
 )
 """Every room and every module that stands alone. Each imports only from those before it."""
@@ -79,7 +80,9 @@ def picture() -> str:
     drawn = {room for room in ORDER if (ROOT / "streamd" / room.replace(".", "/")).is_dir()}
     lines = ["```mermaid", "flowchart TD"]
     lines += [f'    {room.replace(".", "_")}["{room.replace(".", "/")}/"]' for room in ORDER if room in drawn]
-    reached = {room: {there for there in doors()[room] if there in drawn} for room in ORDER if room in drawn}
+    open_doors = doors()
+    # Only what leads back: a door that leads the other way is an error of its own.
+    reached = {room: drawn & open_doors[room].keys() & set(ORDER[: ORDER.index(room)]) for room in drawn}
     for room in ORDER:
         # What is behind another door of the same room is not drawn again.
         near = reached.get(room, set())

@@ -10,8 +10,8 @@ from streamd.batch import Batch
 from streamd.config import Config
 from streamd.connections.core import Core
 from streamd.connections.load import Load
+from streamd.daemon.reload import Reloader
 from streamd.groups import Groups, Member, Members, Range
-from streamd.reload import Reloader
 from streamd.settings import Limits, LogSettings, StoreSettings
 from streamd.store import NoSuchSegment, Segment, StoreReadOnly
 from streamd.store.journal.frame import Kind

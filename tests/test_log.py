@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from twisted.python.log import LogPublisher as LegacyPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.log import filtered, from_level, json_line, json_observer, open_log
+from streamd.daemon.log import filtered, from_level, json_line, json_observer, open_log
 from streamd.settings import LogSettings
 
 

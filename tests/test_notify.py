@@ -18,7 +18,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.notify import Notifier
+from streamd.daemon.notify import Notifier
 from tests.daemon import DEADLINE_SECONDS, DaemonFailed
 from tests.test_compaction import compactors
 from tests.test_daemon import DaemonCase

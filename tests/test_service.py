@@ -24,9 +24,9 @@ from zope.interface import implementer
 
 from streamd.config import Config, Service
 from streamd.connections.core import Core
+from streamd.daemon.log import Log
+from streamd.daemon.process import EXIT_IO, Process, StartFailed
 from streamd.interfaces import IStreamProtocol
-from streamd.log import Log
-from streamd.process import EXIT_IO, Process, StartFailed
 from streamd.service import StreamdService
 from streamd.settings import Limits, LogSettings, StoreSettings
 from streamd.store import StoreUnusable, open_store
@@ -229,7 +229,7 @@ class ProcessTests(SynchronousTestCase):
 
     def fatal(self, script: str) -> subprocess.CompletedProcess[str]:
         """A process in which another thread than the main one calls fatal."""
-        text = f"import threading\nfrom streamd.process import fatal\n{script}"
+        text = f"import threading\nfrom streamd.daemon.process import fatal\n{script}"
         return subprocess.run(
             [sys.executable, "-c", text], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, timeout=60, check=False
         )

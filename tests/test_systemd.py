@@ -15,8 +15,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.cli import parser
 from streamd.cli.command import USAGE
+from streamd.daemon.process import EXIT_IO
 from streamd.plugin import found_protocols
-from streamd.process import EXIT_IO
 from streamd.quic.certificate import CA_NAME
 from streamd.wire.smq import EMPTY
 from tests.confined import settings, system_calls, systemd_analyze

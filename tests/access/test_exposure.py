@@ -19,9 +19,9 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from streamd import config
 from streamd.access.exposure import is_exposed, unmatched_rules
 from streamd.config import Config, Service
-from streamd.log import Log
+from streamd.daemon.log import Log
+from streamd.daemon.process import StartFailed
 from streamd.plugin import found_protocols
-from streamd.process import StartFailed
 from streamd.service import StreamdService
 from streamd.settings import AccessRule, Limits, LogSettings, StoreSettings
 from tests.access.authority import Authority
