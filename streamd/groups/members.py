@@ -94,9 +94,17 @@ class Member:
         """These are done with. Fires when that is on disk; and which of them were never delivered."""
         return self._members.acknowledge(numbers)
 
+    def is_any_unknown(self, numbers: Iterable[int]) -> bool:
+        """Whether one of these was never delivered, as far as `acknowledge` knows."""
+        return self._members.is_any_unknown(numbers)
+
     def refuse(self, numbers: Iterable[int]) -> frozenset[int]:
         """These are to be delivered again, to whomever; returns which of them nobody has."""
         return self._members.refuse(numbers)
+
+    def wake_others(self) -> None:
+        """Wake those now, this one among them, that something which came back would wake a little later."""
+        self._members.wake()
 
     def leave(self) -> None:
         """Be no member any more: what it has goes back to the group."""
@@ -262,6 +270,17 @@ class Members:
             raise
         return noted.addBoth(self._noted, good), frozenset(unknown)
 
+    def is_any_unknown(self, numbers: Iterable[int]) -> bool:
+        """Whether one of these was never delivered."""
+        known = self.group.acknowledged
+        return any(
+            number not in self._outstanding
+            and number not in self._lapsed
+            and number not in self._noting
+            and (known is None or number not in known)
+            for number in numbers
+        )
+
     def _noted(self, result: Any, numbers: list[int]) -> Any:
         if isinstance(result, Failure):
             self._not_noted(numbers)
@@ -357,6 +376,12 @@ class Members:
         """Wake them in a turn of its own: who is in the middle of something ends that first."""
         if self._waking is None and self._idle:
             self._waking = self._clock.callLater(0, self._wake_now)
+
+    def wake(self) -> None:
+        """Wake those now who would be woken in a turn of its own."""
+        if self._waking is not None:
+            self._waking.cancel()
+            self._wake_now()
 
     def _wake_now(self) -> None:
         self._waking = None

@@ -108,6 +108,11 @@ class Write(NamedTuple):
         """Bytes that it keeps."""
         return len(self.batch.payload) + 8 * len(self.batch.lengths)
 
+    def singles(self) -> list[Write]:
+        """The same, each by itself."""
+        pairs = zip(_each(self.ids), self.batch.singles(), strict=True)
+        return [Write(id, self.topic, record) for id, record in pairs]
+
 
 class Begin(NamedTuple):
     """What is written from here on becomes visible together."""
@@ -153,6 +158,11 @@ class Acknowledge(NamedTuple):
     def size(self) -> int:
         """Bytes that it keeps."""
         return 16 * len(self.ids)
+
+    def singles(self) -> list[Acknowledge]:
+        """The same, each by itself; only where they have numbers."""
+        pairs = zip(_each(self.ids), self.numbers, strict=True)
+        return [Acknowledge(id, (number,), self.back) for id, number in pairs]
 
 
 class Disconnect(NamedTuple):
@@ -354,6 +364,11 @@ def _misplaced(opcode: int, role: Role) -> Refused:
     if opcode not in _PARSERS:
         return Refused(Code.UNKNOWN_OPCODE, f"opcode {opcode} is not a client's")
     return Refused(Code.OUT_OF_PLACE, f"{Opcode(opcode).name} in a stream that is {role.name}")
+
+
+def _each(ids: bytes) -> list[bytes]:
+    """Correlation ids one by one."""
+    return [ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)]
 
 
 def _text(data: bytes) -> str:

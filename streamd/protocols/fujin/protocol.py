@@ -99,9 +99,10 @@ class FujinProtocol(StreamProtocol):
             if not reader.begun:
                 # Messages come behind the reply to CONNECT, and before what is asked next, also in one write with it.
                 self._flush()
-            if reader.is_waited_for or (reader.is_busy and not isinstance(request, fujin.Fetch)):
-                # And those that are being read come before it too: an ACK may be for one of them.
-                return reader.when_done().addCallback(lambda _: act(self, request))
+            if isinstance(request, fujin.Acknowledge) and reader.must_split(request):
+                return self.one_by_one(request.singles())
+            if reader.precedes(request):
+                return reader.when_sent(request).addCallback(lambda _: act(self, request))
         return act(self, request)
 
     def refused(self, request: Any, error: StoreError) -> bytes | None:
@@ -123,7 +124,6 @@ class FujinProtocol(StreamProtocol):
         return None
 
     def broken(self, error: WireError) -> bytes | None:
-        self._let_go()
         if not isinstance(error, fujin.Refused):
             return None
         self._code = error.code
@@ -149,13 +149,10 @@ class FujinProtocol(StreamProtocol):
                 accepted = self._transaction.write(request.topic, batch)
                 return reply if accepted is None else (accepted, reply)
             segment = self._target(request.topic, span(0, batch.count, batch.size))
-        except TopicFull:
+        except (TopicFull, TransactionTooLarge):
             if batch.count == 1:
                 raise
-            size = len(request.ids) // batch.count
-            ids = [request.ids[at : at + size] for at in range(0, len(request.ids), size)]
-            pairs = zip(ids, batch.singles(), strict=True)
-            return self.one_by_one([fujin.Write(each, request.topic, record) for each, record in pairs])
+            return self.one_by_one(request.singles())
         stored = self.promise(reply, batch)
         self.core.store.append_for(stored, segment, batch)
         return stored
@@ -318,8 +315,9 @@ class FujinProtocol(StreamProtocol):
         return replies.DISCONNECTED
 
     def finish(self) -> None:
-        """Close when what came before was answered. A reader gets nothing more, a transaction is rolled back."""
-        self._let_go()
+        """Close when what came before was answered. A reader gets nothing more; a transaction may still be written."""
+        if self._reader is not None:
+            self._reader.leave()
         super().finish()
 
     def _let_go(self) -> None:

@@ -7,7 +7,7 @@ also where they are not in memory and have to be waited for: answers do not depe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall
@@ -45,8 +45,10 @@ class Reader:
         self._reading = False
         self._owes = False
         """Whether a consumer has fetched messages that may be there."""
+        self._left = False
         self._turn: IDelayedCall | None = None
-        self._waiting: list[Deferred[None]] = []
+        self._waiting: list[tuple[bool, Deferred[None]]] = []
+        """What was asked and waits, and whether it is the end."""
         self.member: Member | None = None
 
     def join(self, member: Member) -> None:
@@ -67,27 +69,42 @@ class Reader:
 
     @property
     def is_busy(self) -> bool:
-        """Whether messages are on their way that were asked for, so that what was asked later has to wait.
+        """Whether messages are to be sent before the end: those that a consumer has fetched and that are there.
 
-        Those that a consumer has fetched and that are there. Of a subscriber, which wants all there will ever be, only
-        those that are being read.
+        Of a subscriber, which wants all there will ever be, only those that are being read.
         """
         return self.member is not None and (self._reading or self._owes)
 
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether something that was asked waits until it is busy no more."""
-        return bool(self._waiting)
+    def precedes(self, request: Any) -> bool:
+        """Whether messages are on their way that come before the answer to this, which `when_sent` waits for.
 
-    def when_done(self) -> Deferred[None]:
-        """Fires when it is busy no more, one after the other: each may make it busy again."""
-        self._waiting.append(Deferred())
-        return self._waiting[-1]
+        An ACK may be for one that is being read. It does not wait for a peer that takes its messages slowly: those it
+        has would come back in the meantime.
+        """
+        if self._waiting:
+            return True
+        if isinstance(request, fujin.Disconnect):
+            return self.is_busy
+        return self._reading and not self._auto_commit and isinstance(request, fujin.Acknowledge)
 
-    def _done(self) -> None:
-        """It may be busy no more: let those go on who wait for that."""
-        while self._waiting and not self.is_busy:
-            self._waiting.pop(0).callback(None)
+    def must_split(self, request: fujin.Acknowledge) -> bool:
+        """Whether a run of ACKs or NACKs is to be carried out one by one: messages come between them.
+
+        What a NACK gives back comes again before the next one, and an ACK may be for what came with another ACK.
+        """
+        if len(request.numbers) < 2 or self.member is None:
+            return False
+        return request.back or self.precedes(request) or self.member.is_any_unknown(request.numbers)
+
+    def when_sent(self, request: Any) -> Deferred[None]:
+        """Fires when this request may be carried out, one after the other: each may make it busy again."""
+        self._waiting.append((isinstance(request, fujin.Disconnect), Deferred()))
+        return self._waiting[-1][1]
+
+    def _go_on(self) -> None:
+        """Messages were sent: let those go on who wait for that."""
+        while self._waiting and not (self.is_busy if self._waiting[0][0] else self._reading):
+            self._waiting.pop(0)[1].callback(None)
         if self.member is not None and not self.is_busy:
             self._protocol.reader_rests()
 
@@ -98,13 +115,17 @@ class Reader:
 
     def leave(self) -> None:
         """Send nothing more: what is not acknowledged goes back to the group."""
+        self._left = True
+        waiting, self._waiting = self._waiting, []
+        for _, turn in waiting:
+            # Acknowledgements count, though the messages that they waited for do not come any more.
+            turn.callback(None)
         member, self.member = self.member, None
         if member is not None:
             member.leave()
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        self._done()
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -149,16 +170,16 @@ class Reader:
                 if count:
                     self.member.wait()
                 self._owes = False
-                self._done()
+                self._go_on()
                 return
             self._read(self.member, taken)
 
     @property
     def _may_send(self) -> bool:
-        """Whether the peer is there. One that has shut its side gets what it has fetched."""
-        if self.member is None:
+        """Whether the peer is there. At its end it gets what it has fetched, and what its last requests wait for."""
+        if self.member is None or self._left or self._protocol.is_closed:
             return False
-        return self._protocol.is_open or (self._credit is not None and not self._protocol.is_closed)
+        return self._protocol.is_open or self._credit is not None or bool(self._waiting)
 
     def _read(self, member: Member, taken: Range) -> None:
         first, end = taken
@@ -176,8 +197,12 @@ class Reader:
         ended.addErrback(self._protocol.failed_to_push)
 
     def _read_cold(self) -> None:
-        self._done()
+        ends = self._waiting[0][0] if self._waiting else not self._protocol.is_open
+        if ends and self._credit is None:
+            # That does not wait for all that there is for a subscriber.
+            self._go_on()
         self.wake()
+        self._go_on()
 
     def _end_read(self) -> None:
         self._reading = False
@@ -223,11 +248,16 @@ class Reader:
     def acknowledge(self, request: fujin.Acknowledge) -> Deferred[bytes]:
         """The answer to a run of ACKs, when they are on disk, or of NACKs, at once."""
         reply = Reply.GIVEN_BACK if request.back else Reply.ACKNOWLEDGED
-        if self._auto_commit or self.member is None:
+        if self._auto_commit:
             return succeed(replies.answers(reply, request.ids))
+        member = self.member
+        assert member is not None
         if request.back:
-            return succeed(_answers(reply, request.ids, request.numbers, self.member.refuse(request.numbers)))
-        done, unknown = self.member.acknowledge(request.numbers)
+            done, unknown = succeed(None), member.refuse(request.numbers)
+        else:
+            done, unknown = member.acknowledge(request.numbers)
+        # What comes again, or may come now, does so before what this peer asks next.
+        member.wake_others()
         return done.addCallback(lambda _: _answers(reply, request.ids, request.numbers, unknown))
 
 

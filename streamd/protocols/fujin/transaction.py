@@ -113,8 +113,11 @@ class Transaction:
             raise TransactionFailed(self._failed)
         size = batch.size + 4 * batch.count
         if self._bytes + size > self._bytes_max:
-            self._failed = f"the transaction is over the limit of {self._bytes_max} bytes"
-            raise TransactionTooLarge(self._failed)
+            error = TransactionTooLarge(f"the transaction is over the limit of {self._bytes_max} bytes")
+            if batch.count == 1:
+                # Of several the first ones may fit: these come again one by one.
+                self._failed = str(error)
+            raise error
         self._bytes += size
         self._taken[topic] = taken
         self.records += batch.count
