@@ -15,11 +15,11 @@ from struct import pack
 from typing import Any
 
 from streamd.batch import Batch
-from streamd.interfaces import Core
-from streamd.protocols.fujin import FujinFactory, FujinProtocol, configure
+from streamd.connections.core import Core
+from streamd.protocols.fujin.protocol import FujinFactory, FujinProtocol, configure
 from streamd.settings import Limits
-from streamd.wire import fujin_client as client
 from streamd.wire import fujin_replies as replies
+from streamd.wire.client import fujin as client
 from streamd.wire.fujin_replies import Code, Reply
 from tests.protocols.fujin_case import FujinRig, StreamPeer
 from tests.protocols.laws.description import LIMITS

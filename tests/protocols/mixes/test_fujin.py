@@ -7,7 +7,7 @@ from random import Random
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.wire import fujin_client as client
+from streamd.wire.client import fujin as client
 from tests.protocols.laws.description import LIMITS
 from tests.protocols.laws.fujin_readers import split
 from tests.protocols.mixes.fujin import SEALED, Group, LoneReader, MixRig, Script, Sharer, Stream, Writer, message
