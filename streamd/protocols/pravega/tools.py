@@ -183,7 +183,7 @@ class Storage:
 
     def _read(self, request: storage.ReadRecords, bytes_max: int) -> Deferred[bytes]:
         segment = self._visible(request.segment, READ)
-        found = self._store.read(
+        found = self._peer.read(
             segment,
             request.number,
             bytes_max=max(1, min(request.bytes_max, READ_BYTES_MAX, bytes_max)),
@@ -214,16 +214,16 @@ class Storage:
         if place == end:
             return segment.number, segment.offset
         if by == By.NUMBER:
-            runs = await self._store.read(segment, place, bytes_max=1, records_max=1)
+            runs = await self._peer.read(segment, place, bytes_max=1, records_max=1)
         else:
-            runs = await self._store.read_at(segment, place, bytes_max=1, records_max=1)
+            runs = await self._peer.read_at(segment, place, bytes_max=1)
         return runs[0].number, runs[0].offset
 
     async def _number_at(self, segment: Segment, timestamp: int) -> int:
         """The first record of this time or later; the next number where there is none."""
         number = max(await self._store.number_at(segment, timestamp), segment.first_number)
         while number < segment.number:
-            runs = await self._store.read(segment, number, bytes_max=BLOCK_BYTES)
+            runs = await self._peer.read(segment, number, bytes_max=BLOCK_BYTES, records_max=1 << 62)
             for run in runs:
                 if run.timestamp >= timestamp:
                     return run.number
