@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from zope.interface import Attribute, Interface
 
-from streamd.metrics import LoopCounts
-
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IProtocolFactory, IReactorTime
 
     from streamd.access.permits import Access
     from streamd.load import Load
+    from streamd.metrics import LoopCounts
     from streamd.settings import Limits
     from streamd.store import Store
 
@@ -28,6 +27,12 @@ def _everybody() -> Access:
     from streamd.access.permits import Access
 
     return Access()
+
+
+def _loops() -> LoopCounts:
+    from streamd.metrics import LoopCounts
+
+    return LoopCounts()
 
 
 @dataclass(eq=False)
@@ -45,7 +50,7 @@ class Core:
     """What the endpoints of a protocol have in common, by its name and one of their own: a queue on two is one."""
     access: Access = field(default_factory=_everybody)
     """Who may do what; everybody everything, unless there are rules."""
-    loops: LoopCounts = field(default_factory=LoopCounts)
+    loops: LoopCounts = field(default_factory=_loops)
     """How often periodic jobs failed."""
 
     serving: Callable[[], bool] = field(default=lambda: True, compare=False)

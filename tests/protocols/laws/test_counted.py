@@ -105,7 +105,8 @@ class CountedWrites(_Counted):
                 break
         for number in range(1000, 1020):
             peer = self.spoken(number)
-            for exchange in (peer.write(b"x" * 100), peer.fetch([b"there is room"])):
+            reading = [peer.fetch([b"there is room"])] if self.spoken in READING else []
+            for exchange in (peer.write(b"x" * 100), *reading):
                 connection = self.rig.connect()
                 connection.send(peer.open().asked)
                 connection.send(exchange.asked)
