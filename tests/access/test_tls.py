@@ -152,13 +152,13 @@ class CertificateTests(TlsCase):
         own = f"ssl:0:interface=127.0.0.1:privateKey={self.server}:certKey={self.server}"
         endpoints = (self.endpoint(mutual=False), own, f"haproxy:{LOOPBACK}")
         services = "".join(
-            f'[{name}]\nendpoint = "{each}"\n' for name, each in zip(("sesp", "smq", "http"), endpoints, strict=True)
+            f'[{name}]\nendpoint = "{each}"\n'
+            for name, each in zip(("sesp", "smq", "faststream"), endpoints, strict=True)
         )
-        daemon = self.daemon(f"[limits]\nconnections_max = 1\n{services}connections_max = 1\n").start()
+        daemon = self.daemon(f"[limits]\nconnections_max = 1\n{services}").start()
         kept = self.connect(daemon, "sesp", self.authority.context())
         self.assertEqual(self.ask(kept, "$0"), ["+"])
-        self.connect(daemon, "http")
-        for service in ("sesp", "smq", "http"):
+        for service in ("sesp", "smq", "faststream"):
             with contextlib.suppress(ConnectionResetError):
                 self.assertEqual(self.connect(daemon, service).recv(1), b"")
         self.assertEqual(json.loads(self.ask(kept, "&")[0][1:])["refusals"]["connections"], 3)
