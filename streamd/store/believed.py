@@ -30,12 +30,12 @@ _DOWN_SECONDS: Final = 86400.0
 _AHEAD_SECONDS: Final = 1.0
 
 
-def next_timestamp(last: int, seen: int | None, now: int) -> int:
-    """The timestamp of a commit: that of the clock, never below the `last` one, given when the clock was at `seen`."""
-    if now >= last:
-        return now
-    elapsed = 0 if seen is None else max(now - seen, 0)
-    return last + elapsed * _SLOWER[0] // _SLOWER[1]
+def next_timestamp(last: int, elapsed: int, now: int) -> int:
+    """The timestamp of a commit: that of the clock, never below the `last` one, which was given so long ago.
+
+    `elapsed` is not told by the clock: one that was set back and is set right again has only seemed to go on.
+    """
+    return now if now >= last else last + elapsed * _SLOWER[0] // _SLOWER[1]
 
 
 class BelievedClock:
@@ -112,4 +112,4 @@ class StoreTime:
         """What time it is for the store, where the clock says `now`. To be asked now and then."""
         if self._timestamp() != self._last:
             self._last, self._seen = self._timestamp(), now
-        return next_timestamp(self._last, self._seen, now)
+        return next_timestamp(self._last, max(now - self._seen, 0), now)

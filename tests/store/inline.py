@@ -36,6 +36,10 @@ class InlineWriter:
         self.journal = journal
         self.now = now
         """What time it is for timestamps, in microseconds; each commit takes one."""
+        self.passed = 0
+        """How much time has passed, in microseconds, whatever `now` is set to."""
+        journal.monotonic = lambda: self.passed
+        journal.given_at = 0
         self.on_submit: Callable[[], None] | None = None
         self.was_full = False
         """Whether there was no room for the last commit."""
@@ -71,6 +75,7 @@ class InlineWriter:
             return
         commit, done = self._queue[0]
         self.now += 1
+        self.passed += 1
         error = write(self.journal, commit, sync=self._always, now=self.now)
         self._queue.popleft()
         self.was_full = error is not None

@@ -32,24 +32,32 @@ class NextTests(SynchronousTestCase):
         """Whatever the clock does, timestamps never go back, and are those of the clock where that is not behind."""
         rng = Random(1)
         for _ in range(200):
-            last, seen, now = 0, None, rng.randrange(1 << 50)
+            last, now, passed = 0, rng.randrange(1 << 50), 0
+            begin = furthest = now
             for _ in range(50):
-                now = max(now + rng.choice((0, 1, 5, SECOND, -SECOND, HOUR * SECOND, -HOUR * SECOND, YEAR * SECOND)), 0)
-                given = next_timestamp(last, seen, now)
+                elapsed = rng.choice((0, 1, 5, SECOND))
+                passed += elapsed
+                step = rng.choice((0, 0, SECOND, -SECOND, HOUR * SECOND, -HOUR * SECOND, YEAR * SECOND, -YEAR * SECOND))
+                now = max(now + elapsed + step, 0)
+                given = next_timestamp(last, elapsed, now)
                 self.assertGreaterEqual(given, max(last, now))
                 if now >= last:
                     self.assertEqual(given, now)
-                last, seen = given, now
+                # It is no further ahead than the clock once was, and than time has gone on since.
+                furthest = max(furthest, now)
+                self.assertLessEqual(given, furthest + passed)
+                last = given
+            self.assertGreaterEqual(furthest, begin)
 
     def test_catches_up(self) -> None:
         """A clock that was set back catches up with the store's time, in eight times what it was ahead or less."""
         for step in (1, 60, HOUR, DAY):
-            last, seen, now = next_timestamp(0, None, YEAR * SECOND + step * SECOND), YEAR * SECOND, YEAR * SECOND
-            seconds = 0
+            now, seconds, more = YEAR * SECOND, 0, max(step // 100, 1)
+            last = now + step * SECOND
             while last > now:
-                seconds += max(step // 100, 1)
-                now = YEAR * SECOND + seconds * SECOND
-                last, seen = next_timestamp(last, seen, now), now
+                seconds += more
+                now += more * SECOND
+                last = next_timestamp(last, more * SECOND, now)
             self.assertLessEqual(seconds, 8 * step + step // 10 + 2)
 
 
@@ -75,6 +83,7 @@ class ClockCase(StoreCase):
         self.passed += seconds
         self.clock.advance(seconds)
         self.writer.now += int(seconds * SECOND)
+        self.writer.passed += int(seconds * SECOND)
 
     def set_clock(self, seconds: float) -> None:
         """Somebody sets the clock, ahead or back."""
@@ -106,7 +115,6 @@ class ClockCase(StoreCase):
         self.set_clock(step)
         self.append(segment or self.segment, b"stored while the clock was wrong")
         self.set_clock(-step)
-        self.append(self.other, b"the first one after it")
 
 
 class OrderTests(ClockCase):

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from secrets import randbits
 from typing import TYPE_CHECKING, Final
@@ -55,6 +56,10 @@ class SyncFailed(Exception):
     """The medium did not take what was written, or says it may not have. Nobody knows what is there now."""
 
 
+def _monotonic() -> int:
+    return time.monotonic_ns() // 1000
+
+
 class JournalWriter:
     """The end of the journal. Used by one thread at a time: recovery, then the writer thread."""
 
@@ -77,8 +82,10 @@ class JournalWriter:
         """Everything below this sequence number is on the medium."""
         self.timestamp = 0
         """The last timestamp given, in microseconds."""
-        self._clock: int | None = None
-        """And what the clock said then."""
+        self.monotonic: Callable[[], int] = _monotonic
+        """Microseconds by a clock that nobody can set."""
+        self.given_at = self.monotonic()
+        """When the last timestamp was given, by that clock."""
         self.committed: Committed | None = None
         """Where readers outside the daemon look how far they may read."""
 
@@ -109,7 +116,9 @@ class JournalWriter:
                     raise
                 # The last resort: the few bytes that the file may still grow by.
         assert self._file is not None
-        self.timestamp, self._clock = next_timestamp(self.timestamp, self._clock, now), now
+        given_at = self.monotonic()
+        self.timestamp = next_timestamp(self.timestamp, given_at - self.given_at, now)
+        self.given_at = given_at
         frame = encode_frame(
             entries,
             mark=self._mark,
