@@ -140,17 +140,26 @@ class OneWriteTests(ReaderCase):
             self.assertLess(len(peer.take_all()), 1_000_000)
             self.assertTrue(peer.closed)
 
+    def test_breach(self) -> None:
+        """So it is behind what no client may send: that is what ends the stream."""
+        for cold in (False, True):
+            if cold:
+                self.cool()
+            peer = self.connect(client.fetch(2), ack(1, 0), b"\0", client.fetch(3), name="manual")
+            self.warm()
+            self.assertEqual(peer.wire.value(), MANUAL + pushed(*MESSAGES[:2], first=0) + acked(1))
+            self.assertEqual((peer.closed, peer.aborted, peer.code), (True, False, Code.UNKNOWN_OPCODE))
+            self.begin_anew()
+
     def test_lost_while_reading(self) -> None:
-        """Of a stream that is lost, reset or cut off meanwhile nothing counts as sent."""
-        for wrong in (b"", b"\0", client.commit(1)):
+        """Of a stream that is lost or cut off meanwhile nothing counts as sent."""
+        ends: list[Callable[[StreamPeer], object]] = [StreamPeer.drop, lambda peer: peer.protocol.abort()]
+        for end in ends:
             self.cool()
             peer = self.connect(client.fetch(5))
-            if wrong:
-                peer.send(wrong)
-            else:
-                peer.drop()
+            end(peer)
             self.warm()
-            self.assertNotIn(b"\x03", peer.wire.value()[4:])
+            self.assertEqual((peer.wire.value(), peer.closed), (CONNECTED, True))
             self.assertEqual((self.rig.store.find("a").groups or {}).get("fujin"), None)
 
 
