@@ -149,6 +149,20 @@ class LimitTests(SynchronousTestCase):
         self.assertTrue(found.may_make("a4", lambda: names, 11.0))
         self.assertFalse(found.may_make("b3", lambda: names, 20.0))
 
+    def test_topics_of_many(self) -> None:
+        """Where there are many topics they are looked at more rarely, so that nobody has them counted all the time."""
+        looks = 0
+
+        def names() -> list[str]:
+            nonlocal looks
+            looks += 1
+            return ["a"] * 50_000
+
+        found = permits(rule("create", topics_max=10))
+        for second in range(60):
+            self.assertFalse(found.may_make("b", names, float(second)))
+        self.assertEqual(looks, 60 // 5)
+
     def test_any_room(self) -> None:
         """One rule with room is enough."""
         found = permits(rule("create", topics_max=1), rule("admin", topics=("a*",)))

@@ -65,6 +65,8 @@ class FastStreamProtocol(StreamProtocol):
         return _ACTIONS[type(request)](self, request)
 
     def refused(self, request: Any, error: StoreError) -> bytes | None:
+        if isinstance(request, Steps):
+            request = request.request
         if isinstance(request, Rest):
             self._let_go(request.of)
         if isinstance(request, Rest) or isinstance(error, ReadFailed | StoreReadOnly | RequestTooLarge):
