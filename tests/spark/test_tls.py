@@ -24,6 +24,7 @@ topics = ["in"]
 who = "cert:engineer"
 allow = ["read", "write", "create"]
 topics = ["in", "out", "spark/*"]
+groups = ["archive"]
 """
 
 
