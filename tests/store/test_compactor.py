@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sqlite3
 import subprocess
 import sys
 from typing import Any
@@ -15,8 +17,10 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
+from streamd.store import StoreUnusable
 from streamd.store.disk import Disk
-from streamd.store.packs import compaction
+from streamd.store.packs import compaction, compactor
+from streamd.store.packs.catalog import CatalogFull
 from streamd.store.packs.compaction import Compaction
 from tests.store.case import StoreCase
 from tests.store.inline import SMALL, Compactor, call, open_inline, result_of
@@ -300,3 +304,16 @@ class ProcessTests(SynchronousTestCase):
         )
         self.assertEqual(done.returncode, 1)
         self.assertIn("identity", json.loads(done.stdout)["failed"])
+
+    def test_full(self) -> None:
+        """Want of room is told from other failures, wherever it is noticed: at a file, in SQLite, at the catalog."""
+        database = sqlite3.connect(":memory:")
+        self.addCleanup(database.close)
+        database.execute("PRAGMA max_page_count = 2")
+        database.execute("CREATE TABLE t (x)")
+        full = self.assertRaises(sqlite3.OperationalError, database.execute, "INSERT INTO t VALUES (zeroblob(99999))")
+        wrong = self.assertRaises(sqlite3.OperationalError, database.execute, "SELECT nonsense")
+        for error in (OSError(errno.ENOSPC, ""), OSError(errno.EDQUOT, ""), full, CatalogFull("no room")):
+            self.assertTrue(compactor._is_full(error), error)
+        for error in (OSError(errno.EIO, ""), wrong, StoreUnusable("damaged"), ValueError()):
+            self.assertFalse(compactor._is_full(error), error)

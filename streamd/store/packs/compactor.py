@@ -21,7 +21,7 @@ from typing import Final
 
 from streamd.store.directory import COMPACTOR_LOCK, read_identity
 from streamd.store.disk import Disk
-from streamd.store.packs.catalog import Catalog
+from streamd.store.packs.catalog import Catalog, CatalogFull
 from streamd.store.packs.fold import Folder
 from streamd.store.room import is_full
 
@@ -108,7 +108,7 @@ class _Commands:
 def _is_full(error: Exception) -> bool:
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-    return isinstance(error, OSError) and is_full(error)
+    return isinstance(error, CatalogFull) or (isinstance(error, OSError) and is_full(error))
 
 
 def _say(**what: object) -> None:
