@@ -94,9 +94,9 @@ class Member:
         """These are done with. Fires when that is on disk; and which of them were never delivered."""
         return self._members.acknowledge(numbers)
 
-    def is_any_unknown(self, numbers: Iterable[int]) -> bool:
-        """Whether one of these was never delivered, as far as `acknowledge` knows."""
-        return self._members.is_any_unknown(numbers)
+    def are_out(self, numbers: Iterable[int]) -> bool:
+        """Whether all of these are with readers, or acknowledged: none came back, and none is still to come."""
+        return self._members.are_out(numbers)
 
     def refuse(self, numbers: Iterable[int]) -> frozenset[int]:
         """These are to be delivered again, to whomever; returns which of them nobody has."""
@@ -270,14 +270,11 @@ class Members:
             raise
         return noted.addBoth(self._noted, good), frozenset(unknown)
 
-    def is_any_unknown(self, numbers: Iterable[int]) -> bool:
-        """Whether one of these was never delivered."""
+    def are_out(self, numbers: Iterable[int]) -> bool:
+        """Whether all of these are with members, or acknowledged."""
         known = self.group.acknowledged
-        return any(
-            number not in self._outstanding
-            and number not in self._lapsed
-            and number not in self._noting
-            and (known is None or number not in known)
+        return all(
+            number in self._outstanding or number in self._noting or (known is not None and number in known)
             for number in numbers
         )
 

@@ -78,23 +78,27 @@ class Reader:
     def precedes(self, request: Any) -> bool:
         """Whether messages are on their way that come before the answer to this, which `when_sent` waits for.
 
-        An ACK may be for one that is being read. It does not wait for a peer that takes its messages slowly: those it
-        has would come back in the meantime.
+        An ACK may be for one that is being read, and what a NACK gives back comes behind it. ACKs for messages that the
+        peer has do not wait: these would come back in the meantime.
         """
         if self._waiting:
             return True
         if isinstance(request, fujin.Disconnect):
             return self.is_busy
-        return self._reading and not self._auto_commit and isinstance(request, fujin.Acknowledge)
+        return self._reading and isinstance(request, fujin.Acknowledge) and self._is_in_their_way(request)
 
     def must_split(self, request: fujin.Acknowledge) -> bool:
         """Whether a run of ACKs or NACKs is to be carried out one by one: messages come between them.
 
         What a NACK gives back comes again before the next one, and an ACK may be for what came with another ACK.
         """
-        if len(request.numbers) < 2 or self.member is None:
+        return len(request.numbers) > 1 and (bool(self._waiting) or self._is_in_their_way(request))
+
+    def _is_in_their_way(self, request: fujin.Acknowledge) -> bool:
+        """Whether it matters to this which messages were sent before; where there is no meta it never does."""
+        if not request.numbers or self.member is None:
             return False
-        return request.back or self.precedes(request) or self.member.is_any_unknown(request.numbers)
+        return request.back or not self.member.are_out(request.numbers)
 
     def when_sent(self, request: Any) -> Deferred[None]:
         """Fires when this request may be carried out, one after the other: each may make it busy again."""
@@ -235,10 +239,10 @@ class Reader:
 
     def _unread(self, failure: Failure, member: Member, taken: Range) -> None:
         self._end_read()
+        member.give_back(*taken)
         error = failure.value
         if not isinstance(error, StoreError):
             failure.raiseException()
-        member.give_back(*taken)
         if not isinstance(error, RecordsTruncated) and self.member is not None:
             # There is no word for it in the middle of messages.
             self._protocol.failed_to_push(failure)
