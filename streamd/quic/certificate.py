@@ -4,12 +4,14 @@ Clients of several families agree on one form only: a certificate that is no aut
 were told to trust. rustls refuses an authority's own certificate as that of a server, quiche one that signed itself.
 So what is made here is a small authority, and a certificate for this machine that it has signed.
 
-| file | what it holds | mode |
-|---|---|---|
-| `CA_NAME` | the authority's certificate: the file that clients trust | 644 |
-| `CA_KEY_NAME` | the authority's key: needed to renew, here and nowhere else | 600 |
-| `FILE_NAME` | the certificate that the server shows, and the authority's behind it | 644 |
-| `KEY_NAME` | the server's key | 600 |
+| file | what it holds |
+|---|---|
+| `CA_NAME` | the authority's certificate: the file that clients trust |
+| `CA_KEY_NAME` | the authority's key: needed to renew, here and nowhere else |
+| `FILE_NAME` | the certificate that the server shows, and the authority's behind it |
+| `KEY_NAME` | the server's key |
+
+All have mode 600: clients are given a copy of the first.
 """
 
 from __future__ import annotations

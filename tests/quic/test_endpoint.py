@@ -147,7 +147,7 @@ class CertificateTests(SynchronousTestCase):
         for path in self.paths:
             is_key = path in (self.ca_key, self.key)
             self.assertEqual(b"PRIVATE" in self.content(path), is_key)
-            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode) & 0o077 == 0, is_key, path)
+            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600, path)
         names = made.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         wanted = dict.fromkeys(["localhost", socket.gethostname().lower()])
         self.assertEqual(names.get_values_for_type(x509.DNSName), list(wanted))
