@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
-# Spark and a Java take half a gigabyte: only what needs them waits for them.
+# Spark and a Java take a gigabyte: only what needs them waits for them.
 SPARK  := $(VENV)/installed-spark
 # Java's classes, for tests: Spark starts in half the time with them.
 CLASSES := $(VENV)/spark.jsa
@@ -17,7 +17,7 @@ SECONDS ?= 60
 # The checkout comes first on the path, so that what is run, tested and checked is what lies here.
 export PYTHONPATH := $(CURDIR)
 
-SOURCES := streamd pyspark_streamd tests benchmarks fuzz docs/examples packaging/try.py setup.py \
+SOURCES := streamd pyspark_streamd tests benchmarks fuzz docs/examples etc/pipelines packaging/try.py setup.py \
 	twisted/plugins/streamd_plugin.py
 
 .PHONY: help run test test-browser lint format bench fuzz completion clean
@@ -42,15 +42,15 @@ $(STAMP): setup.py
 	@touch $@
 
 $(SPARK): $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,spark]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,pipelines]'
 	@touch $@
 
 run: $(STAMP)
 	exec $(BIN)/twistd -n --pidfile= streamd $(ARGS)
 
-$(CLASSES): $(SPARK) tests/spark/java.py
+$(CLASSES): $(SPARK) tests/rigs/spark/java.py
 	@rm -f $@
-	@$(BIN)/python -m tests.spark.java $(abspath $@) >/dev/null 2>&1 || echo 'Java keeps no classes: the tests take longer'
+	@$(BIN)/python -m tests.rigs.spark.java $(abspath $@) >/dev/null 2>&1 || echo 'Java keeps no classes: the tests take longer'
 	@touch $@
 
 test: $(CLASSES)
@@ -58,7 +58,7 @@ test: $(CLASSES)
 
 # Needs Debian's packages chromium and chromium-driver, or the like: fails without, where make test says so and goes on.
 test-browser: $(STAMP)
-	$(BIN)/python -m tests tests.http.test_browser.BrowserTests
+	$(BIN)/python -m tests tests.http.test_http_browser.BrowserTests
 
 lint: $(SPARK)
 	$(BIN)/ruff check $(SOURCES)

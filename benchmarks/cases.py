@@ -20,9 +20,12 @@ from benchmarks.case import (
     at_most,
 )
 from benchmarks.fujin import FUJIN
+from benchmarks.groups import GROUPS
 from benchmarks.measure import idle, memory_through, memory_topics, one_at_a_time, publish, read, read_one_at_a_time
+from benchmarks.pravega import PRAVEGA
 from benchmarks.protocols import PROTOCOLS
 from benchmarks.spark import SPARK
+from benchmarks.spark_archive import SPARK_ARCHIVE
 from benchmarks.upkeep import UPKEEP
 
 _MILLION = at_least("rate", 1_000_000)
@@ -103,6 +106,7 @@ CASES: tuple[Case, ...] = (
     ),
     *PROTOCOLS,
     *FUJIN,
+    *PRAVEGA,
     alone(
         "memory-through",
         "resident memory, 5 GB through in 1 KB messages",
@@ -141,7 +145,9 @@ CASES: tuple[Case, ...] = (
     ),
     *UPKEEP,
     *BUDGET,
+    *GROUPS,
     *SPARK,
+    *SPARK_ARCHIVE,
 )
 
 

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Protocol
 
-from streamd.quic.certificate import FILE_NAME, KEY_NAME, local_certificate
+from streamd.tls.server_certificate import FILE_NAME, KEY_NAME, local_certificate
 
 _ROOT = Path(__file__).resolve().parent.parent
 _HOST = "127.0.0.1"
@@ -195,7 +195,9 @@ class Streamd:
         options = _output([*self._twistd(), "streamd", "--help"], self.root, whole=True) or ""
         for other in self.services:
             if other != self.service and f"--{other}=" in options:
-                command += [f"--{other}", "off"]
+                # A controller is nothing without the segment store that it sends its clients to.
+                beside = self.service == "controller" and other == "pravega"
+                command += [f"--{other}", f"tcp:0:interface={_HOST}" if beside else "off"]
         return _start(self.name, self.service, port, directory, command, _logged("streamd ready"), self.root)
 
     @staticmethod

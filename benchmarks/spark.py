@@ -22,11 +22,10 @@ from benchmarks.servers import Running, ServerError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_RECORDS = 5_000_000
+RECORDS = 5_000_000
 _TURNS = 3
-_RECORD_BYTES = 100
+RECORD_BYTES = 100
 _CORES = 2
-_ARCHIVE_FILE_BYTES = 32 << 20
 _TRIGGERS = 12
 _STREAM_ROWS = 500_000
 
@@ -41,19 +40,11 @@ _CONFIG = {
 # An answer that can't be had without looking at each value.
 _USE = ("sum(length(value)) AS bytes", "sum(ascii(value)) AS firsts", "count(*) AS n")
 
-_NUMBERED = f"lpad(CAST(id AS string), {_RECORD_BYTES}, '0')"
-_HEX = f"left(concat(sha2(CAST(id AS string), 256), sha2(CAST(-id AS string), 256)), {_RECORD_BYTES})"
-# A line as programs log them, with words that come again and numbers that do not; about 100 bytes.
-_LOG_LINE = (
-    "format_string('2026-11-16T10:%02d:%02d.%06dZ INFO shop: request=%08x GET /%s/%d status=%s bytes=%d', "
-    "id div 60000 % 60, id div 1000 % 60, pmod(hash(id, 1), 1000000), hash(id, 2), "
-    "elt(1 + pmod(hash(id, 3), 4), 'cart', 'pay', 'search', 'item'), pmod(hash(id, 4), 100000), "
-    "elt(1 + pmod(hash(id, 5), 5), '200', '200', '200', '304', '404'), pmod(hash(id, 6), 50000))"
-)
+_NUMBERED = f"lpad(CAST(id AS string), {RECORD_BYTES}, '0')"
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
+def session() -> Iterator[SparkSession]:
     from pyspark.errors import PySparkException
 
     import streamd.spark
@@ -67,24 +58,24 @@ def _session() -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _path(server: Running) -> str:
+def store_path(server: Running) -> str:
     return str(server.directory / "data")
 
 
-def _address(server: Running) -> str:
+def address(server: Running) -> str:
     return f"127.0.0.1:{server.port}"
 
 
-def _values(spark: SparkSession, records: int, value: str) -> DataFrame:
+def values(spark: SparkSession, records: int, value: str) -> DataFrame:
     return spark.range(0, records, 1, _CORES).selectExpr(f"CAST({value} AS binary) AS value")
 
 
-def _publish(frame: DataFrame, server: Running, topic: str) -> None:
-    writer = frame.write.format("streamd").mode("append").option("server", _address(server)).option("topic", topic)
+def publish(frame: DataFrame, server: Running, topic: str) -> None:
+    writer = frame.write.format("streamd").mode("append").option("server", address(server)).option("topic", topic)
     writer.option("createTopics", "true").save()
 
 
-def _in_turn(ways: Mapping[str, Callable[[], float]]) -> Sample:
+def in_turn(ways: Mapping[str, Callable[[], float]]) -> Sample:
     """The median of what each way gives, asked one after the other; the first turn is for compilers and caches."""
     found: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(1 + _TURNS):
@@ -95,7 +86,7 @@ def _in_turn(ways: Mapping[str, Callable[[], float]]) -> Sample:
     return {name: median(values) for name, values in found.items()}
 
 
-def _rate(count: float, act: Callable[[], object]) -> float:
+def rate(count: float, act: Callable[[], object]) -> float:
     begun = time.monotonic()
     act()
     return count / (time.monotonic() - begun)
@@ -107,7 +98,7 @@ def read(bench: Bench, server: Running, *, records: int) -> Sample:
 
     count = bench.count(records)
     parquet = str(server.directory / "parquet")
-    places = {"path": _path(server), "server": _address(server)}
+    places = {"path": store_path(server), "server": address(server)}
 
     def source(spark: SparkSession, where: str, schema: str | None = None) -> DataFrame:
         reader = spark.read.format("streamd").option(where, places[where]).option("topic", "numbers")
@@ -119,14 +110,14 @@ def read(bench: Bench, server: Running, *, records: int) -> Sample:
             if row.n != count:
                 raise ServerError(f"{row.n} records in place of {count}")
 
-        return _rate(count, ask)
+        return rate(count, ask)
 
-    with _session() as spark:
+    with session() as spark:
         spark.dataSource.register(RowSource)
-        _publish(_values(spark, count, _NUMBERED), server, "numbers")
+        publish(values(spark, count, _NUMBERED), server, "numbers")
         source(spark, "path").write.parquet(parquet)
         rows = spark.read.format("rows").option("path", places["path"]).option("topic", "numbers")
-        return _in_turn(
+        return in_turn(
             {
                 "path": lambda: asked(source(spark, "path")),
                 "path_value": lambda: asked(source(spark, "path", "value binary")),
@@ -150,30 +141,30 @@ def write(bench: Bench, server: Running, *, records: int) -> Sample:
         checkpoint = server.directory / "checkpoint"
         reader = spark.readStream.schema("value binary").option("maxFilesPerTrigger", 1)
         writer = reader.parquet(parquet).writeStream.format("streamd").option("checkpointLocation", str(checkpoint))
-        query = writer.options(server=_address(server), topic="streamed", createTopics="true")
+        query = writer.options(server=address(server), topic="streamed", createTopics="true")
         query.trigger(availableNow=True).start().awaitTermination()
         shutil.rmtree(checkpoint)
 
-    with _session() as spark:
+    with session() as spark:
         spark.dataSource.register(RowSource)
         files = max(_CORES, count // _STREAM_ROWS)
-        _values(spark, count, _NUMBERED).repartition(files).write.parquet(parquet)
+        values(spark, count, _NUMBERED).repartition(files).write.parquet(parquet)
         frame = spark.read.parquet(parquet)
-        return _in_turn(
+        return in_turn(
             {
-                "batch": lambda: _rate(count, lambda: _publish(frame, server, "written")),
-                "stream": lambda: _rate(count, lambda: streamed(spark)),
-                "parquet": lambda: _rate(count, lambda: frame.write.mode("overwrite").parquet(copy)),
-                "rows": lambda: _rate(count, lambda: frame.write.format("rows").mode("append").save()),
+                "batch": lambda: rate(count, lambda: publish(frame, server, "written")),
+                "stream": lambda: rate(count, lambda: streamed(spark)),
+                "parquet": lambda: rate(count, lambda: frame.write.mode("overwrite").parquet(copy)),
+                "rows": lambda: rate(count, lambda: frame.write.format("rows").mode("append").save()),
             }
         )
 
 
 def trigger(bench: Bench, server: Running) -> Sample:
     """What a trigger takes that reads ten records, to nowhere: the median without the first ones."""
-    with _session() as spark:
-        _publish(_values(spark, 10 * 1000, _NUMBERED), server, "numbers")
-        reader = spark.readStream.format("streamd").option("path", _path(server)).option("topic", "numbers")
+    with session() as spark:
+        publish(values(spark, 10 * 1000, _NUMBERED), server, "numbers")
+        reader = spark.readStream.format("streamd").option("path", store_path(server)).option("topic", "numbers")
         frame = reader.option("startingOffsets", json.dumps({"numbers": 0})).option("maxRecordsPerTrigger", 10).load()
         checkpoint = str(server.directory / "checkpoint")
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
@@ -188,63 +179,20 @@ def trigger(bench: Bench, server: Running) -> Sample:
     return {"seconds": median(float(each["durationMs"]["triggerExecution"]) / 1000 for each in progress)}
 
 
-def archive(bench: Bench, server: Running, *, records: int) -> Sample:
-    """Megabytes of records a second that are archived, each time anew, beside Spark's own copy to Parquet."""
-    import streamd.spark
-
-    count = bench.count(records)
-    target = server.directory / "archive"
-
-    def archived(spark: SparkSession, topic: str, megabytes: float, **where: str) -> float:
-        rate = _rate(
-            megabytes,
-            lambda: streamd.spark.archive(
-                spark, topic, str(target), group=None, file_bytes=_ARCHIVE_FILE_BYTES, **where
-            ),
-        )
-        shutil.rmtree(target)
-        return rate
-
-    with _session() as spark:
-        sizes: dict[str, float] = {}
-        for topic, value in (("log", _LOG_LINE), ("hex", _HEX)):
-            _publish(_values(spark, count, value), server, topic)
-            live = spark.read.format("streamd").option("path", _path(server)).option("topic", topic).load()
-            sizes[topic] = live.selectExpr("sum(length(value))").collect()[0][0] / 1e6
-
-        def copied() -> float:
-            live = spark.read.format("streamd").option("path", _path(server)).option("topic", "log").load()
-            writer = live.write.option("compression", "zstd").mode("overwrite")
-            return _rate(sizes["log"], lambda: writer.parquet(str(server.directory / "copy")))
-
-        return _in_turn(
-            {
-                "log_path": lambda: archived(spark, "log", sizes["log"], path=_path(server)),
-                "log_server": lambda: archived(spark, "log", sizes["log"], server=_address(server)),
-                "hex_path": lambda: archived(spark, "hex", sizes["hex"], path=_path(server)),
-                "copy": copied,
-            }
-        )
-
-
 def _rows(name: str, title: str) -> Figure:
     return Figure(name, title, "/s")
 
 
-def _megabytes(name: str, title: str) -> Figure:
-    return Figure(name, title, "MB/s")
-
-
-def _case(name: str, title: str, measure: Measure, *figures: Figure, goals: tuple[Goal, ...]) -> Case:
+def case(name: str, title: str, measure: Measure, *figures: Figure, goals: tuple[Goal, ...]) -> Case:
     """A case with turns of its own in place of rounds."""
     return alone(name, title, measure, *figures, goals=goals, service="pravega", rounds_max=1)
 
 
 SPARK: tuple[Case, ...] = (
-    _case(
+    case(
         "spark-read",
         "Spark reads 100 B and uses them, rows/s",
-        partial(read, records=_RECORDS),
+        partial(read, records=RECORDS),
         _rows("path", "from `path`"),
         _rows("path_value", "from `path`, only `value`"),
         _rows("path_offset", "from `path`, only `offset`"),
@@ -254,27 +202,17 @@ SPARK: tuple[Case, ...] = (
         _rows("rows", "row tuples"),
         goals=(at_least("path", 2_500_000), at_least("server", 1_500_000)),
     ),
-    _case(
+    case(
         "spark-write",
         "Spark writes 100 B, rows/s",
-        partial(write, records=_RECORDS),
+        partial(write, records=RECORDS),
         _rows("batch", "a table"),
         _rows("stream", f"a stream, {_STREAM_ROWS:,} a trigger"),
         _rows("parquet", "Parquet"),
         _rows("rows", "row tuples, stored nowhere"),
         goals=(at_least("batch", 1_000_000),),
     ),
-    _case(
-        "spark-archive",
-        "archive to Parquet",
-        partial(archive, records=_RECORDS),
-        _megabytes("log_path", "log lines, from `path`"),
-        _megabytes("log_server", "log lines, from `server`"),
-        _megabytes("hex_path", "random hex, from `path`"),
-        _megabytes("copy", "log lines, copied by Spark"),
-        goals=(at_least("log_path", 200), at_least("log_server", 200)),
-    ),
-    _case(
+    case(
         "spark-trigger",
         "a trigger with ten records",
         trigger,

@@ -26,9 +26,9 @@ from streamd.store.records import blocks
 from streamd.store.records.extent import PACKS, Extent
 from streamd.store.records.fetch import Want, decode, fetch
 from streamd.store.segments.registry import Segments
+from tests.rigs.store.inline import JOURNAL, SMALL, open_inline
+from tests.rigs.store.simulated import SimulatedDisk
 from tests.store.golden import make
-from tests.store.inline import JOURNAL, SMALL, open_inline
-from tests.store.simulated import SimulatedDisk
 
 _STORE: Final = b"s" * 16
 _HEADER: Final = FileHeader(0xABCD1234, _STORE, 1, 1, 0)

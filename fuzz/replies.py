@@ -18,7 +18,8 @@ from streamd.wire.client import sesp as sesp_client
 from streamd.wire.client import smq as smq_client
 from streamd.wire.client.smq import Outcome
 from streamd.wire.fujin_replies import Reply
-from tests.wire import test_fujin, test_pravega, test_pravega_client
+from tests.rigs.wire import fujin as fujin_bytes
+from tests.rigs.wire import pravega as pravega_bytes
 
 # -- SESP --------------------------------------------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ _EVENT_BYTES_MAX: Final = 1 << 16
 
 def _pravega_events(records: Sequence[bytes]) -> None:
     """Events of a segment that are read in two parts are those that are read at once; any bytes may pass for some."""
-    events = b"".join([test_pravega.event(record) for record in records])
+    events = b"".join([pravega_bytes.event(record) for record in records])
     hold(_events(events) == (list(records), None), f"{records} are read as {_events(events)}")
     for data in (events, b"".join(records)):
         middle = len(data) // 2
@@ -119,7 +120,7 @@ _TRANSACTION: Final = (Reply.BEGUN, Reply.COMMITTED, Reply.ROLLED_BACK)
 
 def _fujin_told(events: Iterable[object]) -> list[Any]:
     """What is no UTF-8 in a text has become longer by its replacement: as one byte it fits where it came from."""
-    found: list[Any] = test_fujin.told(events)
+    found: list[Any] = fujin_bytes.told(events)
     for at, each in enumerate(found):
         if isinstance(each, fujin_client.Connected):
             found[at] = each._replace(text=_shorter(each.text))
@@ -157,12 +158,12 @@ REPLIES: Final[dict[str, CodecLaws]] = {
     ),
     "smq-replies": CodecLaws(lambda: smq_client.SmqReplies(MESSAGE_BYTES_MAX), list, _smq),
     "faststream-replies": CodecLaws(lambda: faststream_client.FastStreamReplies(MESSAGE_BYTES_MAX), list, _faststream),
-    "pravega-replies": CodecLaws(pravega_client.PravegaReplies, list, test_pravega_client.sent, _pravega_events),
+    "pravega-replies": CodecLaws(pravega_client.PravegaReplies, list, pravega_bytes.sent, _pravega_events),
     "fujin-replies": CodecLaws(lambda: fujin_client.FujinReplies(MESSAGE_BYTES_MAX), _fujin_told, _fujin),
 }
 
-_NAME: Final = test_pravega.NAME
-_WRITER: Final = test_pravega.WRITER
+_NAME: Final = pravega_bytes.NAME
+_WRITER: Final = pravega_bytes.WRITER
 
 _PRAVEGA: Final[Sequence[pravega_client.Reply]] = (
     pravega_client.AppendSetup(_NAME, _WRITER, -1),
@@ -198,10 +199,10 @@ TRANSCRIPTS: Final[dict[str, Sequence[bytes]]] = {
         )
     ],
     "pravega-replies": [
-        b"".join([test_pravega_client.sent(reply) for reply in _PRAVEGA]),
+        b"".join([pravega_bytes.sent(reply) for reply in _PRAVEGA]),
     ],
     "fujin-replies": [
-        test_fujin.REPLIES,
+        fujin_bytes.REPLIES,
         fujin.reader_connected(True, 0)
         + fujin.messages(Batch.of([b"same"] * 6), None)
         + fujin.messages(Batch.of([b"", b"x"]), None),

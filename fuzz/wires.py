@@ -19,7 +19,17 @@ from streamd.wire.client.fujin import FujinReplies
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.fujin import Opcode
 from streamd.wire.pravega import Type
-from tests.wire import test_faststream, test_fujin, test_pravega, test_sesp, test_smq, test_storage
+from streamd.wire.pravega.appends import Append
+from streamd.wire.pravega.today import Message as TodayMessage
+from streamd.wire.pravega.today import encode
+from tests.protocols.laws.pravega_today import PravegaToday
+from tests.rigs.wire import faststream as faststream_bytes
+from tests.rigs.wire import fujin as fujin_bytes
+from tests.rigs.wire import pravega as pravega_bytes
+from tests.rigs.wire import pravega_today as today_bytes
+from tests.rigs.wire import sesp as sesp_bytes
+from tests.rigs.wire import smq as smq_bytes
+from tests.rigs.wire import tools as tools_bytes
 
 _NAMED: Final = {sesp.Create: b"#", sesp.Delete: b"!", sesp.Select: b"@", sesp.Seal: b"=", sesp.Describe: b"?"}
 
@@ -38,20 +48,20 @@ def _sesp_replies(records: Sequence[bytes]) -> None:
     """One line for each record, which tells it."""
     lines = sesp.message_lines(records).split(b"\n")
     hold(lines.pop() == b"" and len(lines) == len(records), f"{len(records)} records are {len(lines)} lines")
-    told = [test_sesp.unescaped(line[1:]) if line[:1] == b"*" else line[1:] for line in lines]
+    told = [sesp_bytes.unescaped(line[1:]) if line[:1] == b"*" else line[1:] for line in lines]
     hold(told == list(records), f"{records} are told as {told}")
 
 
-def _smq(request: test_smq.One) -> bytes | None:
-    if request == test_smq.BAD:
+def _smq(request: smq_bytes.One) -> bytes | None:
+    if request == smq_bytes.BAD:
         return None
-    if request == test_smq.PULL:
-        return test_smq.pull()
-    if request == test_smq.GOODBYE:
+    if request == smq_bytes.PULL:
+        return smq_bytes.pull()
+    if request == smq_bytes.GOODBYE:
         return b"\xff"
     _, kind, data = request
-    return test_smq.push(
-        kind, data.count(b"\0") if kind == smq.STR else len(data) // dict(test_smq.NUMBERS)[kind], data
+    return smq_bytes.push(
+        kind, data.count(b"\0") if kind == smq.STR else len(data) // dict(smq_bytes.NUMBERS)[kind], data
     )
 
 
@@ -59,7 +69,7 @@ def _smq_replies(records: Sequence[bytes]) -> None:
     """One response for each record that another protocol stored: its bytes, or a string with the NUL that ends it."""
     data = smq.replies(0, records)
     hold(smq.whole_replies(data, len(data)) == len(records), f"{records} are told as {data!r}")
-    told = test_smq.singles(smq.SmqCodec(len(data)).receive(data))
+    told = smq_bytes.singles(smq.SmqCodec(len(data)).receive(data))
     wanted = [record + b"\0" if kind == smq.STR else record for record, (_, kind, _) in zip(records, told, strict=True)]
     hold([message for _, _, message in told] == wanted, f"{records} are told as {told}")
 
@@ -69,19 +79,22 @@ _WITH_STREAM: Final = {faststream.Create: 1, faststream.Delete: 2, faststream.Ch
 
 def _faststream(request: Any) -> bytes:
     if isinstance(request, faststream.EnqueueMany):
-        to = test_faststream.all_except if request.all_except else test_faststream.multiple
+        to = faststream_bytes.all_except if request.all_except else faststream_bytes.multiple
         return to(request.record, *request.streams)
     if isinstance(request, faststream.Ping):
-        return test_faststream.PING
+        return faststream_bytes.PING
     if isinstance(request, faststream.Contents):
-        return test_faststream.one(7 if request.take else 8, request.stream)
+        return faststream_bytes.one(7 if request.take else 8, request.stream)
     if isinstance(request, faststream.Create | faststream.Delete | faststream.Check):
-        return test_faststream.one(_WITH_STREAM[type(request)], request.stream)
+        return faststream_bytes.one(_WITH_STREAM[type(request)], request.stream)
     # A single enqueue, which the tests take apart into stream and record.
-    return test_faststream.single(*request)
+    return faststream_bytes.single(*request)
 
 
-def _pravega(request: Any) -> bytes:
+def _pravega(request: Any) -> bytes | None:
+    if isinstance(request, TodayMessage | Append):
+        # It has a target of its own.
+        return None
     if isinstance(request, pravega.SetupAppend):
         name = len(request.name.raw).to_bytes(2, "big") + request.name.raw
         return pravega.message(Type.SETUP_APPEND, request.writer + name)
@@ -96,7 +109,24 @@ def _pravega(request: Any) -> bytes:
         return to_bytes(request)
     # A single event, which the tests take apart into writer, offset and record.
     writer, offset, record = request
-    return test_pravega.block(offset, test_pravega.event(record), writer=writer)
+    return pravega_bytes.block(offset, pravega_bytes.event(record), writer=writer)
+
+
+def _pravega_today(request: Any) -> bytes | None:
+    if isinstance(request, TodayMessage):
+        return encode(request)
+    if isinstance(request, pravega.KeepAlive):
+        return pravega.message(Type.KEEP_ALIVE, request.data)
+    if not isinstance(request, Append):
+        return None
+    data = bytes(request.batch.payload) if request.is_raw else b"".join(pravega.event_parts(request.batch))
+    if request.offset is None:
+        return today_bytes.append(request.number, data, request.writer, request.id)
+    if request.is_raw:
+        return today_bytes.conditional(request.number, request.offset, data, request.writer, request.id)
+    return today_bytes.message(
+        5, request.writer, today_bytes.long(request.number, request.offset), data, today_bytes.long(request.id)
+    )
 
 
 def _pravega_replies(records: Sequence[bytes]) -> None:
@@ -140,33 +170,39 @@ def _fujin_replies(records: Sequence[bytes]) -> None:
     for first in (None, 2**63):
         connected = fujin_sent.reader_connected(first is None, 0 if first is None else 8)
         data = connected + fujin_sent.messages(Batch.of(records), first)
-        _, *found = test_fujin.told(FujinReplies(limit).receive(data))
+        _, *found = fujin_bytes.told(FujinReplies(limit).receive(data))
         metas = [None if first is None else pack(">Q", first + at) for at in range(len(records))]
         wanted = list(zip(metas, records, strict=True))
         hold(found == wanted, f"{wanted} are told as {found}")
 
 
 def _fujin_codec() -> fujin.FujinCodec:
-    return fujin.FujinCodec(MESSAGE_BYTES_MAX, lambda name: 8 if name == test_fujin.MANUAL else 0)
+    return fujin.FujinCodec(MESSAGE_BYTES_MAX, lambda name: 8 if name == fujin_bytes.MANUAL else 0)
 
 
 WIRES: Final[dict[str, CodecLaws]] = {
-    "sesp": CodecLaws(lambda: sesp.SespCodec(LINE_BYTES_MAX), test_sesp.singles, _sesp, _sesp_replies, greeting=b"<\n"),
-    "smq": CodecLaws(lambda: smq.SmqCodec(MESSAGE_BYTES_MAX), test_smq.singles, _smq, _smq_replies),
-    "faststream": CodecLaws(lambda: faststream.FastStreamCodec(MESSAGE_BYTES_MAX), test_faststream.plain, _faststream),
-    "pravega": CodecLaws(
-        lambda: pravega.PravegaCodec(MESSAGE_BYTES_MAX), test_pravega.plain, _pravega, _pravega_replies
+    "sesp": CodecLaws(
+        lambda: sesp.SespCodec(LINE_BYTES_MAX), sesp_bytes.singles, _sesp, _sesp_replies, greeting=b"<\n"
     ),
-    "fujin": CodecLaws(_fujin_codec, test_fujin.plain, _fujin, _fujin_replies),
+    "smq": CodecLaws(lambda: smq.SmqCodec(MESSAGE_BYTES_MAX), smq_bytes.singles, _smq, _smq_replies),
+    "faststream": CodecLaws(lambda: faststream.FastStreamCodec(MESSAGE_BYTES_MAX), faststream_bytes.plain, _faststream),
+    "pravega": CodecLaws(
+        lambda: pravega.PravegaCodec(MESSAGE_BYTES_MAX), pravega_bytes.plain, _pravega, _pravega_replies
+    ),
+    "pravega-today": CodecLaws(
+        lambda: pravega.PravegaCodec(MESSAGE_BYTES_MAX), list, _pravega_today, greeting=today_bytes.HELLO
+    ),
+    "fujin": CodecLaws(_fujin_codec, fujin_bytes.plain, _fujin, _fujin_replies),
     **replies.REPLIES,
 }
 
 TRANSCRIPTS: Final[dict[str, Sequence[bytes]]] = {
-    "sesp": [end.join([*(line for line, _ in test_sesp.CONVERSATION), b""]) for end in (b"\n", b"\r\n")],
-    "smq": [test_smq.WHOLE],
-    "faststream": [test_faststream.WHOLE],
-    "pravega": [test_pravega.WHOLE, test_storage.WHOLE],
-    "fujin": [test_fujin.WRITER, test_fujin.READER],
+    "sesp": [end.join([*(line for line, _ in sesp_bytes.CONVERSATION), b""]) for end in (b"\n", b"\r\n")],
+    "smq": [smq_bytes.WHOLE],
+    "faststream": [faststream_bytes.WHOLE],
+    "pravega": [pravega_bytes.WHOLE, tools_bytes.WHOLE],
+    "pravega-today": [b"".join(exchange.asked for exchange in PravegaToday.transcript)],
+    "fujin": [fujin_bytes.WRITER, fujin_bytes.READER],
     **replies.TRANSCRIPTS,
 }
 """What the tests say to each codec: here the fuzzer begins."""

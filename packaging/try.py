@@ -172,7 +172,7 @@ def reloaded() -> None:
     assert ask(b"@t\n>" + b"x" * 2000 + b"\n", 2)[1].startswith(b"-TooLong"), "the limit does not hold"
     SETTINGS.write_text(before + "nonsense = 1\n")
     run("systemctl reload streamd")
-    wait_until("the mistake is told", lambda: logged("nothing is changed, since something is wrong"))
+    wait_until("the mistake is told", lambda: logged("the configuration is refused and nothing is changed"))
     assert active() and ask(b"@t\n", 1) == [b"+\n"]
     assert "nonsense" in run(f"streamctl config check {SETTINGS}", status=2)
     SETTINGS.write_text(before)
@@ -230,7 +230,7 @@ def pipelined() -> None:
     _, commands = told("Pipelines")
     log = '{"time": "2026-11-16T10:%02d:07Z", "level": "ERROR", "service": "shop", "message": "no stock"}\n'
     Path("/try/logs").write_text("".join(log % minute for minute in range(10)))
-    run("streamctl publish --create logs /try/logs")
+    run("streamctl publish --create logs --file /try/logs")
     run(commands)
     pipeline = "streamd-pipeline@errors-per-minute.service"
 
@@ -243,7 +243,7 @@ def pipelined() -> None:
     assert run(f"systemctl show --value --property Result {pipeline}") == "success\n", run(f"journalctl -u {pipeline}")
     before = results()
     Path("/try/logs").write_text(log % 30)
-    run(f"streamctl publish logs /try/logs && systemctl start {pipeline}")
+    run(f"streamctl publish logs --file /try/logs && systemctl start {pipeline}")
     wait_until("the pipeline goes on", lambda: results() != before)
     print(results(), end="")
 

@@ -1,4 +1,4 @@
-"""Records as JSON says them: what is exported, and what a repair keeps."""
+"""Records as JSON, for exports and for what a repair keeps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _quoted: Final = JSONEncoder(ensure_ascii=False).encode
 
 
 def when(timestamp: int) -> str:
-    """A time of the store (microseconds since 1970), in UTC."""
+    """A timestamp of the store (microseconds since 1970) as a datetime in UTC."""
     # Not by a float: that has no room for all microseconds.
     seconds, microseconds = divmod(timestamp, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds).isoformat(timespec="microseconds")
 
 
 def json_lines(topic: str, number: int, timestamp: int, tag: int, batch: Batch) -> bytes:
-    """An object a line: topic, offset, timestamp, and the value as text or, where it is none, in base64.
+    """One JSON object for each record: topic, offset, timestamp, and the value as text or else in base64.
 
     Offsets count records, as they do for SESP and in Spark.
     """

@@ -1,7 +1,7 @@
 """The batch: many records as two buffers, the one currency between wire, store and Spark.
 
 ``lengths`` is an ``array('I')`` with the size of each record, ``payload`` holds the records end to end. Nothing here
-loops over records in Python; who wants them one by one asks for `Batch.records`.
+loops over records in Python; a caller that wants them one by one calls `Batch.records`.
 """
 
 from __future__ import annotations
@@ -63,27 +63,27 @@ class Batch:
 
     @property
     def common_size(self) -> int | None:
-        """The size of each record where all have the same; None where they have not, or there are none."""
+        """The size of each record where all have the same size; else None, also for an empty batch."""
         lengths = self.lengths
         return lengths[0] if lengths and lengths == lengths[:1] * len(lengths) else None
 
     def records(self) -> list[Buffer]:
-        """Each record, as a slice of the payload: a copy where that is bytes, a view where it is a memoryview."""
+        """The records as slices of the payload: copies where that is bytes, views where it is a memoryview."""
         payload = self.payload
         begin = 0
-        found: list[Buffer] = []
-        add = found.append
+        records: list[Buffer] = []
+        add = records.append
         for end in accumulate(self.lengths):
             add(payload[begin:end])
             begin = end
-        return found
+        return records
 
     def singles(self) -> list[Batch]:
         """Each record as a batch of its own."""
         return [Batch.of([record]) for record in self.records()]
 
     def part(self, first: int, last: int) -> Batch:
-        """Records first to last (not included), without copying the payload."""
+        """Records `first` to `end` (not included), without copying the payload."""
         if first == 0 and last >= len(self.lengths):
             return self
         begin = sum(self.lengths[:first])
@@ -105,7 +105,7 @@ class Batch:
         return end
 
     def split(self, bytes_max: int) -> Iterable[Batch]:
-        """This batch as batches of at most `bytes_max` bytes, or of one record."""
+        """This batch as several batches of at most `bytes_max` bytes, or of one record."""
         if len(self.payload) <= bytes_max:
             yield self
             return

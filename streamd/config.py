@@ -6,41 +6,36 @@ protocol. Every error is a `ConfigError` of one line: ``FILE: table.key: what is
 
 from __future__ import annotations
 
-import json
-import math
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from twisted.internet.endpoints import serverFromString
 
 from streamd.access.who import check_rule
 from streamd.interfaces import ConfigError, IStreamProtocol
-from streamd.settings import AccessRule, Limits, LogSettings, RetentionRule, StoreSettings
+from streamd.patterns import matcher
+from streamd.settings import AccessRule, GroupRule, Limits, LogSettings, RetentionRule, StoreSettings
+from streamd.store.errors import BadName
+from streamd.store.names import check_name
+from streamd.tables import fill, parse, read_text, show, unknown_key
 
-__all__ = ["Config", "ConfigError", "Overrides", "Service", "fill", "load"]
+__all__ = ["Config", "ConfigError", "Endpoint", "Overrides", "fill", "load"]
 
 DATA_DIR = "streamd-data"
 OFF = "off"
 
-# TOML's integers have 64 bits; Python's reader takes longer ones, which nothing behind it could use.
-_INTEGER_MAX = (1 << 63) - 1
-
 # Twisted's own parsers take any integer for a port, and fail with it only when they listen.
 _PORT = re.compile(r"(?:tcp6?|ssl|tlsfile):(?:port=)?([+-]?[0-9]+)(?=:|$)")
 
-# What is wanted of a value, by the type of the field.
-_WANTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Service:
-    """One endpoint to listen on, and what speaks there."""
+class Endpoint:
+    """One endpoint to listen on, its protocol and the protocol's settings."""
 
     protocol: IStreamProtocol
     endpoint: str
@@ -49,21 +44,22 @@ class Service:
 
 @dataclass(frozen=True)
 class Config:
-    """All that an operator has said, and defaults for the rest."""
+    """The whole configuration, with defaults for what the operator did not set."""
 
     data_dir: str
     log: LogSettings
     store: StoreSettings
     limits: Limits
-    services: tuple[Service, ...]
+    services: tuple[Endpoint, ...]
     retention: tuple[RetentionRule, ...] = ()
     access: tuple[AccessRule, ...] = ()
+    groups: tuple[GroupRule, ...] = ()
     insecure: bool = False
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says; it wins over the file. None, or a missing name, leaves the file its say."""
+    """The values of the command line, which win over the file. None, or a missing name, keeps the file's value."""
 
     data_dir: str | None = None
     log: Mapping[str, str] = field(default_factory=dict)
@@ -73,177 +69,180 @@ class Overrides:
 
 
 def load(path: str | None, overrides: Overrides, protocols: Iterable[IStreamProtocol], reactor: object) -> Config:
-    """Read the file (None: there is none), check every value in it, and lay the command line over it.
+    """Read the file (None: there is none), check every value in it, and apply the command line.
 
     The reactor is for the parsers of endpoint strings, which want one; nothing is opened.
     """
-    known = {protocol.name: protocol for protocol in sorted(protocols, key=lambda each: each.name)}
+    known = {protocol.name: protocol for protocol in sorted(protocols, key=lambda protocol: protocol.name)}
     try:
-        return _checked({} if path is None else _read(path), overrides, known, reactor)
-    except _OptionError as error:
-        raise ConfigError(str(error))
+        return _checked({} if path is None else parse(read_text(path)), overrides, known, reactor)
+    except _OptionError:
+        raise
     except ConfigError as error:
-        raise ConfigError(str(error) if path is None else f"{path}: {error}")
-
-
-def fill(settings: type[_T], table: Mapping[str, object]) -> _T:
-    """An instance of a settings dataclass from a table, each value checked against its field.
-
-    Protocols use it for tables of their own. A ConfigError begins with the key; who knows the table's name and the
-    file's puts them in front.
-    """
-    known = {each.name: each for each in fields(settings)}  # type: ignore[arg-type]
-    types = get_type_hints(settings)
-    values = {}
-    for key, value in table.items():
-        if key not in known:
-            raise _unknown(key, known)
-        if value == [] and known[key].default == ():
-            values[key] = ()
-        else:
-            values[key] = _value(key, value, types[key], known[key].metadata)
-    return settings(**values)
+        raise ConfigError(error.text, *error.path, file=path)
 
 
 class _OptionError(ConfigError):
-    """The command line is at fault, so the text names the option and no file."""
+    """A wrong value on the command line: the text names the option and no file."""
 
 
-def _read(path: str) -> dict[str, Any]:
-    try:
-        with open(path, "rb") as file:
-            text = file.read().decode("utf-8")
-    except OSError as error:
-        raise ConfigError(error.strerror or str(error))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 at byte {error.start}")
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}")
-    except RecursionError:
-        raise ConfigError("not valid TOML: nested too deeply")
+@dataclass(frozen=True)
+class _File:
+    """The keys and tables of the file that do not belong to a protocol."""
+
+    data_dir: str = DATA_DIR
+    insecure: bool = False
+    log: LogSettings = LogSettings()
+    store: StoreSettings = StoreSettings()
+    limits: Limits = Limits()
+    retention: tuple[RetentionRule, ...] = ()
+    access: tuple[AccessRule, ...] = ()
+    groups: tuple[GroupRule, ...] = ()
 
 
 def _checked(
     document: Mapping[str, Any], overrides: Overrides, known: Mapping[str, IStreamProtocol], reactor: object
 ) -> Config:
-    tables: dict[str, type[Any]] = {"log": LogSettings, "store": StoreSettings, "limits": Limits}
-    ours = ("data_dir", "insecure", "retention", "access", *tables)
+    ours = [field.name for field in fields(_File)]
     for key in document:
         if key not in ours and key not in known:
-            raise _unknown(key, [*ours, *known])
-    data_dir = _value("data_dir", document.get("data_dir", DATA_DIR), str, {})
-    given: dict[str, Mapping[str, str]] = {"log": overrides.log, "store": overrides.store}
-    filled = {name: _section(name, cls, document, given.get(name, {})) for name, cls in tables.items()}
-    _check_limits(filled["limits"])
-    if overrides.data_dir is not None:
-        data_dir = overrides.data_dir
-    if not data_dir or "\0" in data_dir:
-        culprit = "data_dir" if overrides.data_dir is None else "--data-dir"
-        raise (ConfigError if overrides.data_dir is None else _OptionError)(f"{culprit}: expected a directory's name")
-    services: list[Service] = []
+            raise unknown_key(key, [*ours, *known])
+    file = fill(_File, {key: value for key, value in document.items() if key in ours})
+    _check_limits(file.limits)
+    _check_each("access", file.access, check_rule)
+    _check_each("groups", file.groups, check_group_rule)
+    services: list[Endpoint] = []
     for name, protocol in known.items():
         services += _services(protocol, document.get(name), overrides.endpoints.get(name), reactor)
-    retention = _rules("retention", RetentionRule, document)
-    _check_archives(retention, services)
+    _check_archives(file.retention, services)
+    _check_dead_letters(file.groups)
     return Config(
-        data_dir=data_dir,
+        data_dir=_data_dir(file.data_dir, overrides.data_dir),
+        # What the command line gives is checked too: it comes from the same fields.
+        log=fill(LogSettings, {**document.get("log", {}), **overrides.log}),
+        store=fill(StoreSettings, {**document.get("store", {}), **overrides.store}),
+        limits=file.limits,
         services=tuple(services),
-        retention=retention,
-        access=_rules("access", AccessRule, document, check_rule),
-        insecure=_value("insecure", document.get("insecure", False), bool, {}) or overrides.insecure,
-        **filled,
+        retention=file.retention,
+        access=file.access,
+        groups=file.groups,
+        insecure=file.insecure or overrides.insecure,
     )
 
 
-def _rules(
-    name: str, kind: type[_T], document: Mapping[str, Any], check: Callable[[_T], None] = lambda rule: None
-) -> tuple[_T, ...]:
-    """The rules of ``[[name]]``, in their order."""
-    stated = document.get(name, [])
-    rules: list[_T] = []
-    for number, table in enumerate(stated if isinstance(stated, list) else [stated], 1):
-        if not isinstance(table, dict):
-            raise ConfigError(f"{name}[{number}]: expected a table, got {_show(table)}")
+def _data_dir(stated: str, given: str | None) -> str:
+    """The directory of the command line, or else that of the file."""
+    directory = stated if given is None else given
+    if not directory or "\0" in directory:
+        kind, key = (ConfigError, "data_dir") if given is None else (_OptionError, "--data-dir")
+        raise kind("expected a directory's name", key)
+    return directory
+
+
+def _check_each(name: str, rules: Iterable[_T], check: Callable[[_T], None]) -> None:
+    for number, rule in enumerate(rules):
         try:
-            rules.append(fill(kind, table))
-            check(rules[-1])
+            check(rule)
         except ConfigError as error:
-            raise ConfigError(f"{name}[{number}].{error}")
-    return tuple(rules)
+            raise error.within(name, number)
 
 
 def _check_limits(limits: Limits) -> None:
-    """What one peer may send must fit into what is buffered for all, or it would wait for room for ever."""
+    """What one peer may send must fit into the buffers of all peers, or it would wait for room for ever."""
     for key in ("line_bytes_max", "message_bytes_max"):
         if getattr(limits, key) > limits.buffered_bytes_max:
-            raise ConfigError(f"limits.{key}: is over limits.buffered_bytes_max, which is {limits.buffered_bytes_max}")
+            limit = limits.buffered_bytes_max
+            raise ConfigError(f"is over limits.buffered_bytes_max, which is {limit}", "limits", key)
 
 
-def _check_archives(rules: Sequence[RetentionRule], services: Iterable[Service]) -> None:
-    """Readers acknowledge what they read. In the group of an archive that would count as archived, and be dropped."""
-    readers = {group: each.protocol.name for each in services for group in getattr(each.settings, "groups", ())}
-    for number, rule in enumerate(rules, 1):
+def _check_archives(rules: Sequence[RetentionRule], services: Iterable[Endpoint]) -> None:
+    """Refuse an archive's group that readers acknowledge in: what they read would count as archived and be dropped."""
+    readers = {
+        group: service.protocol.name for service in services for group in getattr(service.settings, "groups", ())
+    }
+    for number, rule in enumerate(rules):
         if rule.archived_only and rule.archive_group in readers:
             reader = readers[rule.archive_group]
             raise ConfigError(
-                f"retention[{number}].archive_group: {reader} has readers in group {_show(rule.archive_group)}, and "
-                "what they acknowledge would count as archived: give the archive a group of its own"
+                f"{reader} has readers in group {show(rule.archive_group)}, and what they acknowledge would count as "
+                "archived: give the archive a group of its own",
+                *("retention", number, "archive_group"),
             )
 
 
-def _section(name: str, settings: type[_T], document: Mapping[str, Any], given: Mapping[str, str]) -> _T:
-    """One of our own tables. What the command line gives is checked too: it comes from the same fields."""
-    table = document.get(name, {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"{name}: expected a table, got {_show(table)}")
-    try:
-        fill(settings, table)
-    except ConfigError as error:
-        raise ConfigError(f"{name}.{error}")
-    return fill(settings, {**table, **given})
+def check_group_rule(rule: GroupRule) -> None:
+    """ConfigError where a rule of groups would lose messages, or leaves open where they go."""
+    if rule.deliveries_max and not rule.dead_letter:
+        raise ConfigError("is missing: with deliveries_max it says where messages go that are given up", "dead_letter")
+    if rule.dead_letter and not rule.deliveries_max:
+        raise ConfigError("is missing: with dead_letter it says when a message is given up", "deliveries_max")
+    if rule.dead_letter:
+        try:
+            check_name(rule.dead_letter)
+        except BadName as error:
+            raise ConfigError(str(error), "dead_letter")
 
 
-def _services(protocol: IStreamProtocol, stated: object, given: Sequence[str] | None, reactor: object) -> list[Service]:
-    """All endpoints of one protocol: of its tables, or of the command line with the first table's other settings."""
+def _check_dead_letters(rules: Sequence[GroupRule]) -> None:
+    """Dead letters that are given up in their turn must not come back to a topic where they have been."""
+    ways = {
+        rule.dead_letter: {
+            other.dead_letter
+            for other in rules
+            if other.dead_letter not in ("", rule.dead_letter) and matcher(other.topic)(rule.dead_letter)
+        }
+        for rule in rules
+        if rule.dead_letter
+    }
+    for begin in ways:
+        reached, new = set[str](), ways[begin]
+        while new:
+            reached |= new
+            new = {far for near in new for far in ways[near]} - reached
+        if begin in reached:
+            raise ConfigError(f"dead letters in {show(begin)} could come back there by other rules: a circle", "groups")
+
+
+def _services(
+    protocol: IStreamProtocol, stated: object, given: Sequence[str] | None, reactor: object
+) -> list[Endpoint]:
+    """All endpoints of a protocol: those of its tables, or those of the command line with the first table's settings"""
     name = protocol.name
     tables = stated if isinstance(stated, list) and stated else [{} if stated is None else stated]
-    found: list[Service] = []
+    endpoints: list[Endpoint] = []
     first: object = None
-    for number, table in enumerate(tables, 1):
-        where = name if len(tables) == 1 else f"{name}[{number}]"
-        if not isinstance(table, dict):
-            raise ConfigError(f"{where}: expected a table, got {_show(table)}")
-        endpoints = _endpoints(f"{where}.endpoint", table.get("endpoint", protocol.default), reactor)
+    for number, table in enumerate(tables):
         try:
+            if not isinstance(table, dict):
+                raise ConfigError(f"expected a table, got {show(table)}")
+            strings = _endpoints("endpoint", table.get("endpoint", protocol.default), reactor)
             settings = protocol.configure({key: value for key, value in table.items() if key != "endpoint"})
         except ConfigError as error:
-            raise ConfigError(f"{where}.{error}")
-        if number == 1:
+            raise error.within(name) if len(tables) == 1 else error.within(name, number)
+        if number == 0:
             first = settings
-        found += [Service(protocol, endpoint, settings) for endpoint in endpoints]
+        endpoints += [Endpoint(protocol, string, settings) for string in strings]
     if given is None:
-        return found
+        return endpoints
     try:
-        return [Service(protocol, endpoint, first) for endpoint in _endpoints(f"--{name}", list(given), reactor)]
+        return [Endpoint(protocol, string, first) for string in _endpoints(f"--{name}", list(given), reactor)]
     except ConfigError as error:
-        raise _OptionError(str(error))
+        raise _OptionError(error.text, *error.path)
 
 
 def _endpoints(key: str, stated: object, reactor: object) -> list[str]:
-    """The endpoint strings in a value, each one parsed for a try; empty when it says ``off``."""
+    """The endpoint strings in a value, after a trial parse of each; empty where it says ``off``."""
     strings = [stated] if isinstance(stated, str) else stated
-    if not isinstance(strings, list) or not strings or not all(isinstance(each, str) for each in strings):
-        raise ConfigError(f"{key}: expected an endpoint or a list of endpoints, got {_show(stated)}")
+    if not isinstance(strings, list) or not strings or not all(isinstance(string, str) for string in strings):
+        raise ConfigError(f"expected an endpoint or a list of endpoints, got {show(stated)}", key)
     if OFF in strings:
         if len(strings) > 1:
-            raise ConfigError(f'{key}: "{OFF}" and an endpoint at the same time')
+            raise ConfigError(f'"{OFF}" and an endpoint at the same time', key)
         return []
-    for each in strings:
-        fault = _fault(each, reactor)
+    for string in strings:
+        fault = _fault(string, reactor)
         if fault is not None:
-            raise ConfigError(f"{key}: bad endpoint {_show(each)}: {fault}")
+            raise ConfigError(f"bad endpoint {show(string)}: {fault}", key)
     return strings
 
 
@@ -267,42 +266,3 @@ def _fault(endpoint: str, reactor: object) -> str | None:
             return "expected something like tcp:4840:interface=127.0.0.1 or unix:/run/streamd.sock"
         return re.sub(r"^invalid literal for int\(\) with base \d+: (.*)$", r"\1 is not a number", str(error))
     return None
-
-
-def _value(key: str, value: object, wanted: type, metadata: Mapping[str, Any]) -> Any:
-    """The value if it is of the wanted type and within its bounds. True is no integer; an integer is a number."""
-    if wanted == tuple[str, ...]:
-        if not isinstance(value, list) or not value:
-            raise ConfigError(f"{key}: expected a list of strings, got {_show(value)}")
-        return tuple(_value(key, each, str, metadata) for each in value)
-    if wanted is float and type(value) is int:
-        value = float(value) if abs(value) <= _INTEGER_MAX else math.inf
-    if type(value) is not wanted:
-        raise ConfigError(f"{key}: expected {_WANTED[wanted]}, got {_show(value)}")
-    least, choices = metadata.get("least"), metadata.get("choices")
-    if choices is not None and value not in choices:
-        raise ConfigError(f"{key}: expected one of {', '.join(choices)}; got {_show(value)}")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if not abs(value) <= _INTEGER_MAX:  # nor NaN
-            raise ConfigError(f"{key}: {_show(value)} is out of range")
-        if least is not None and value < least:
-            raise ConfigError(f"{key}: {_show(value)} is below the least value of {least}")
-    return value
-
-
-def _unknown(key: str, known: Iterable[str]) -> ConfigError:
-    names = sorted(known)
-    near = get_close_matches(key, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}" if names else "there are none here"
-    return ConfigError(f"{key}: no such key; {hint}")
-
-
-def _show(value: object) -> str:
-    """A value as the file might have it, cut short."""
-    if isinstance(value, dict):
-        return "a table"
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):  # dates, times
-        text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,4 +1,4 @@
-"""Endpoint strings: what one says of its listener, and what streamd adds to it where it says nothing."""
+"""Endpoint strings: what one says about its listener, and the defaults that streamd adds."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Stated(NamedTuple):
     kind: str
     """``tcp``, ``unix``, …"""
     arguments: dict[str, str]
-    """By name; what has none, and no meaning that is known here, is left out."""
+    """Arguments by name; positional ones whose meaning is not known here are left out."""
     behind_proxy: bool
-    """Whether a proxy tells who the peer is: the string begins with ``haproxy:``."""
+    """Whether a proxy tells the address of the peer: the string begins with ``haproxy:``."""
 
 
 def parse(endpoint: str) -> Stated:
-    """What an endpoint string says. Whether it makes sense is for the parser of its kind to tell."""
+    """What an endpoint string says. Only the parser of its kind can tell whether it makes sense."""
     kind, *parts = _COLON.sub("\\1\0", endpoint).split("\0")
     behind_proxy = kind == "haproxy" and bool(parts)
     if behind_proxy:

@@ -1,7 +1,7 @@
-"""The periodic jobs of the daemon: one construct for all of them, so that none of them ends because it failed once.
+"""Periodic jobs of the daemon: one construct for all of them, so that a job goes on after a failure.
 
-Twisted's LoopingCall stops for ever at the first error, and says so to nobody who listens. A `Loop` logs the failure,
-counts it by the name of the loop, and calls again after the interval.
+Twisted's LoopingCall stops for ever at the first error, and only its Deferred knows. A `Loop` logs the failure, counts
+it by the name of the loop, and calls again after the interval.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REASONS_MAX: Final = 20
 
 
 class Loop:
-    """Calls a function at an interval until it is stopped, whatever becomes of a single call.
+    """Calls a function at an interval until it is stopped, whether or not single calls fail.
 
     A function that returns a Deferred is called again only when that has fired.
     """
@@ -39,13 +39,13 @@ class Loop:
         self._loop: Any = LoopingCall(self._once)
         self._loop.clock = clock
         self._failures = 0
-        """Since a call last went well from beginning to end."""
+        """How many calls failed since one succeeded."""
         self._reasons: set[str] = set()
-        """What was logged of them."""
+        """The reasons that were logged since then."""
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and not stopped since."""
+        """Whether the loop was started and not stopped."""
         running: bool = self._loop.running
         return running
 
@@ -54,12 +54,12 @@ class Loop:
         self._loop.start(seconds, now=now)
 
     def stop(self) -> None:
-        """Call no more. A loop that does not run stays as it is."""
+        """Call the function no more. Nothing happens where the loop does not run."""
         if self._loop.running:
             self._loop.stop()
 
     def failed(self, failure: Failure) -> None:
-        """Log and count a failure. The function can call this for a part of its work that failed, and do the rest."""
+        """Log and count a failure. The function can call this for a part of its work, and do the rest."""
         self._counted.failures[self._name] += 1
         self._failures += 1
         reason = f"{failure.type}: {failure.getErrorMessage()}"

@@ -1,7 +1,7 @@
-"""What the daemon counts, in one place: plain numbers, raised where something happens, read by who wants to know.
+"""The daemon's counters, in one place: plain numbers, raised where something happens and read by whoever wants to know.
 
 They are raised for a batch, a commit or a connection, never for a single record, and on the reactor's thread alone, so
-that counting costs nothing worth measuring. `streamd.http.exposition` gives them the names that Prometheus sees.
+that counting costs next to nothing. `streamd.http.exposition` gives them the names that Prometheus sees.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COMMIT_SECONDS: Final = (
     *(0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005),
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
 )
-"""The bounds by which commits are sorted: from a page cache to a disk that is about to fail."""
+"""The bounds of the histogram of commits: from a page cache to a disk that is about to fail."""
 
 CONNECTIONS_REFUSED: Final = (
     "connections",  # there were limits.connections_max
@@ -50,36 +50,38 @@ CONNECTIONS_SLOWED: Final = (
     "connection_buffered_bytes",
     "buffered_bytes",
 )
-"""Reasons, by what they are given for: these are told also where nothing was refused yet. A limit's is its name without
-``_max``; what the store refuses has the name of its error."""
+"""Known reasons, by counter: each is exported as 0 before it first occurs.
 
-LOOPS: Final = ("events", "ping", "retention", "room", "sampling", "watchdog")
-"""The periodic jobs, by name: each is told of also where it never failed."""
+The reason for a limit is its name without ``_max``; for an error of the store it is the name of the error.
+"""
+
+LOOPS: Final = ("events", "ping", "retention", "room", "sampling", "transactions", "watchdog", "writers")
+"""The names of the periodic jobs: each is exported as 0 before it first fails."""
 
 
 class Durations:
-    """How often something took how long."""
+    """A histogram of durations."""
 
     __slots__ = ("bounds", "counts", "seconds")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
-        """In seconds, ascending. Each belongs to the count below it."""
+        """Upper bounds in seconds, ascending. A duration equal to a bound belongs to the count below it."""
         self.counts = [0] * (len(self.bounds) + 1)
-        """How many were up to each bound and above the one before; the last ones were above all."""
+        """How many durations lie between each bound and the one before it; the last count is for those above all."""
         self.seconds = 0.0
-        """All together."""
+        """The sum of all durations."""
 
     def add(self, seconds: float) -> None:
-        """It took so long once more."""
+        """Count a duration."""
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.seconds += seconds
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
-    """Below what so large a share of the durations lies, as well as their counts can tell; None where there are none.
+    """An estimate of a quantile of durations from their counts; None where there are none.
 
-    Within two bounds they are taken to be spread evenly. What is above the last one is told as that.
+    Durations between two bounds are taken to be spread evenly. Those above the last bound count as that bound.
     """
     wanted = sum(counts) * share
     if not wanted:
@@ -94,7 +96,7 @@ def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> fl
 
 
 class Traffic:
-    """What the connections of one protocol do, those that are gone included."""
+    """Counters of one protocol, over all its connections, also those that are closed."""
 
     __slots__ = (
         "appended_bytes",
@@ -111,56 +113,56 @@ class Traffic:
 
     def __init__(self) -> None:
         self.connections = 0
-        """There now."""
+        """Connections that are open."""
         self.connected = 0
-        """There ever."""
+        """Connections ever."""
         self.appended_records = 0
         self.appended_bytes = 0
-        """Of records that are on disk, each counted once, to however many segments it went."""
+        """Bytes of records that are on disk, each counted once, however many segments it went to."""
         self.read_records = 0
         self.read_bytes = 0
         self.connections_refused = Counter(dict.fromkeys(CONNECTIONS_REFUSED, 0))
-        """Connections that were closed as soon as they came, by the reason."""
+        """Connections that were refused on arrival, by reason."""
         self.connections_cut_off = Counter(dict.fromkeys(CONNECTIONS_CUT_OFF, 0))
-        """Connections that were ended by us, by the reason."""
+        """Connections that the daemon ended, by reason."""
         self.connections_slowed = Counter(dict.fromkeys(CONNECTIONS_SLOWED, 0))
-        """How often one was not read for a while, by the limit that it was over."""
+        """How often a connection was not read for a while, by the limit that it exceeded."""
         self.requests_refused = Counter(dict.fromkeys(REQUESTS_REFUSED, 0))
-        """Requests that were refused, by the reason."""
+        """Requests that were refused, by reason."""
 
     def appended(self, batch: Batch) -> None:
-        """These records are on disk."""
+        """Count records that are on disk."""
         self.appended_records += len(batch.lengths)
         self.appended_bytes += len(batch.payload)
 
     def published(self, records: int, bytes: int) -> None:
-        """So much that was stored before, where nobody saw it, can be read from now on."""
+        """Count records of hidden segments that are published: they can be read from now on."""
         self.appended_records += records
         self.appended_bytes += bytes
 
     def read(self, records: int, bytes: int) -> None:
-        """So much was read for a peer."""
+        """Count records that were read for a peer."""
         self.read_records += records
         self.read_bytes += bytes
 
 
 class CommitCounts:
-    """What becomes of commits."""
+    """Counters of commits."""
 
     __slots__ = ("bytes", "entries", "failed", "took", "waits")
 
     def __init__(self) -> None:
         self.took = Durations(COMMIT_SECONDS)
-        """From when the writer got a commit until it took effect."""
+        """Durations from when the writer got a commit until it took effect."""
         self.bytes = 0
         self.entries = 0
         self.failed = 0
-        """For want of room."""
+        """Commits that failed since the disk was full."""
         self.waits = 0
         """How often writers had to wait for the compactor."""
 
     def landed(self, bytes: int, entries: int, seconds: float) -> None:
-        """One more is on disk."""
+        """Count a commit that is on disk."""
         took = self.took
         # What `Durations.add` does, without the call: with one writer, each of its records is a commit.
         took.counts[bisect_left(took.bounds, seconds)] += 1
@@ -170,7 +172,7 @@ class CommitCounts:
 
 
 class CompactionCounts:
-    """What the compactor's processes have done."""
+    """Counters of the compactor's processes."""
 
     __slots__ = ("failures", "folds", "merges", "pack_bytes", "starts")
 
@@ -180,21 +182,21 @@ class CompactionCounts:
         self.merges = 0
         self.failures = 0
         self.pack_bytes = 0
-        """Written by folds."""
+        """Bytes that folds have written."""
 
 
 class LoopCounts:
-    """What became of periodic jobs."""
+    """Counters of periodic jobs."""
 
     __slots__ = ("failures",)
 
     def __init__(self) -> None:
         self.failures = Counter(dict.fromkeys(LOOPS, 0))
-        """How often a call of each failed, by the name of the loop."""
+        """How often a call of each loop failed, by the loop's name."""
 
 
 class RetentionCounts:
-    """What retention has done."""
+    """Counters of retention."""
 
     __slots__ = ("deletions", "sweeps", "truncated_records")
 
@@ -204,11 +206,21 @@ class RetentionCounts:
         self.deletions = 0
 
 
+class GroupCounts:
+    """What became of messages that were delivered in reader groups and not acknowledged."""
+
+    __slots__ = ("dead_letters", "redeliveries")
+
+    def __init__(self) -> None:
+        self.redeliveries = 0
+        self.dead_letters = 0
+
+
 _words: dict[type[Exception], str] = {}
 
 
 def reason_of(error: Exception) -> str:
-    """The reason that an error stands for: one that it names itself, else NoSuchSegment is ``no_such_segment``."""
+    """The reason that an error is counted under: its `reason`, else its class name in snake case."""
     kind = type(error)
     word = _words.get(kind)
     if word is None:

@@ -1,7 +1,7 @@
-"""Shell patterns for whole names (``*``, ``?``, ``[a-z]``, ``[!a-z]``), in a time that follows the name's length.
+"""Shell patterns for whole names (``*``, ``?``, ``[a-z]``, ``[!a-z]``), matched in a time linear in the name's length.
 
-They say what those of `fnmatch` say. Those are regular expressions, though, and one of two hundred characters can be
-made to look at every character of a name a hundred times. A pattern may come from a peer, and there may be a million
+They mean what those of `fnmatch` mean. Those become regular expressions, though, and one of two hundred characters can
+be made to look at every character of a name a hundred times. A pattern may come from a peer, and there may be a million
 names, so here it is one step for each character whatever the pattern is, or fewer where the pattern is plain.
 """
 
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 Fits = Callable[[str], bool]
-"""Whether a pattern is for this name."""
+"""A predicate on names: whether a pattern matches."""
 
 _STAR: Final = "*"
 _ANY: Final = "?"
@@ -23,7 +23,7 @@ _REMEMBERED_MAX: Final = 1024
 
 
 def matcher(pattern: str) -> Fits:
-    """What tells of a name whether the pattern is for it."""
+    """A predicate on names: whether the pattern matches."""
     if not _SPECIAL.intersection(pattern):
         return pattern.__eq__
     first, *others = pattern.split(_STAR)
@@ -35,19 +35,21 @@ def matcher(pattern: str) -> Fits:
 
 
 def any_matcher(patterns: Iterable[str]) -> Fits:
-    """What tells of a name whether one of the patterns is for it."""
+    """A predicate on names: whether one of the patterns matches."""
     several = set(patterns)
     if len(several) == 1:
         return matcher(several.pop())
     # Most patterns are names, or what names begin with: all of these together cost no more than one.
-    names = frozenset(each for each in several if not _SPECIAL.intersection(each))
-    begins = tuple(each[:-1] for each in several if each.endswith(_STAR) and not _SPECIAL.intersection(each[:-1]))
-    others = [matcher(each) for each in several - names - {f"{begin}{_STAR}" for begin in begins}]
+    names = frozenset(pattern for pattern in several if not _SPECIAL.intersection(pattern))
+    begins = tuple(
+        pattern[:-1] for pattern in several if pattern.endswith(_STAR) and not _SPECIAL.intersection(pattern[:-1])
+    )
+    others = [matcher(pattern) for pattern in several - names - {f"{begin}{_STAR}" for begin in begins}]
     return lambda name: name in names or name.startswith(begins) or any(fits(name) for fits in others)
 
 
 class _Pieces:
-    """A pattern of plain text and stars: each piece is looked for behind the one before."""
+    """A pattern of plain text and stars: each piece is searched for behind the one before."""
 
     def __init__(self, begin: str, middle: list[str], end: str) -> None:
         self._begin = begin
@@ -55,27 +57,27 @@ class _Pieces:
         self._end = end
 
     def fits(self, name: str) -> bool:
-        """Whether the pattern is for this name."""
+        """Whether the pattern matches this name."""
         at, end = len(self._begin), len(name) - len(self._end)
         if at > end or not name.startswith(self._begin) or not name.endswith(self._end):
             return False
         for piece in self._middle:
-            found = name.find(piece, at, end)
-            if found < 0:
+            place = name.find(piece, at, end)
+            if place < 0:
                 return False
-            at = found + len(piece)
+            at = place + len(piece)
         return True
 
 
 class _Automaton:
-    """Any pattern: all the ways in which the characters so far can fit its beginnings, as the bits of one number.
+    """Any pattern, as a nondeterministic automaton whose states are the bits of one number.
 
-    Bit n is set where the first n items, each of which is for one character, fit all characters so far.
+    Bit n is set where the first n items, each of which is for one character, match all characters so far.
     """
 
     def __init__(self, pattern: str) -> None:
         self._stars = 0
-        """A bit for each number of items with a star behind them."""
+        """The states that a star follows, as bits."""
         items: list[str] = []
         for item in _items(pattern):
             if item == _STAR:
@@ -86,7 +88,7 @@ class _Automaton:
         self._whole = 1 << len(items)
 
     def fits(self, name: str) -> bool:
-        """Whether the pattern is for this name."""
+        """Whether the pattern matches this name."""
         state, stars, fitting = 1, self._stars, self._fitting
         for character in name:
             state = (state & fitting[character]) << 1 | state & stars
@@ -96,7 +98,7 @@ class _Automaton:
 
 
 class _Fitting(dict[str, int]):
-    """For a character, a bit for each item of a pattern that it fits; found when it is first asked for."""
+    """For a character, the items of a pattern that match it, as bits; computed on first use."""
 
     def __init__(self, items: list[str]) -> None:
         super().__init__()
@@ -105,18 +107,18 @@ class _Fitting(dict[str, int]):
             self._items[item] = self._items.get(item, 0) | 1 << at
 
     def __missing__(self, character: str) -> int:
-        found = self._items.get(_ANY, 0)
+        fitting = self._items.get(_ANY, 0)
         for item, bits in self._items.items():
             # The brackets are left to `fnmatch`, one at a time: what they may hold has many exceptions.
             if item == character or (len(item) > 1 and fnmatchcase(character, item)):
-                found |= bits
+                fitting |= bits
         if len(self) < _REMEMBERED_MAX:
-            self[character] = found
-        return found
+            self[character] = fitting
+        return fitting
 
 
 def _items(pattern: str) -> Iterator[str]:
-    """A pattern one by one: a star, a question mark, brackets, or a character."""
+    """The items of a pattern: stars, question marks, brackets and characters."""
     at = 0
     while at < len(pattern):
         end = at + 1

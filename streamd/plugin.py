@@ -31,7 +31,7 @@ _RESERVED = frozenset(
 
 
 @implementer(IPlugin, IStreamProtocol)
-class StreamProtocol:
+class ProtocolPlugin:
     """A protocol whose module has two functions: ``configure(table)`` and ``factory(core, settings)``."""
 
     def __init__(self, name: str, module: str, default: str, summary: str) -> None:
@@ -55,12 +55,12 @@ class StreamProtocol:
 
 
 def found_protocols() -> list[IStreamProtocol]:
-    """All protocols that are installed, by name. ConfigError where two can't be told apart."""
-    found: dict[str, IStreamProtocol] = {}
-    for each in getPlugins(IStreamProtocol):
-        if each.name in found:
-            raise ConfigError(f"two plugins offer a protocol called {each.name}")
-        if not _NAME.fullmatch(each.name) or each.name in _RESERVED:
-            raise ConfigError(f"a plugin offers a protocol called {each.name!r}, which can't be an option's name")
-        found[each.name] = each
-    return [found[name] for name in sorted(found)]
+    """All installed protocols, by name. ConfigError where two have the same name."""
+    protocols: dict[str, IStreamProtocol] = {}
+    for protocol in getPlugins(IStreamProtocol):
+        if protocol.name in protocols:
+            raise ConfigError(f"two plugins offer a protocol called {protocol.name}")
+        if not _NAME.fullmatch(protocol.name) or protocol.name in _RESERVED:
+            raise ConfigError(f"a plugin offers a protocol called {protocol.name!r}, which can't be an option's name")
+        protocols[protocol.name] = protocol
+    return [protocols[name] for name in sorted(protocols)]

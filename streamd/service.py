@@ -1,4 +1,4 @@
-"""The daemon's life: the store is opened, then the listeners; at the end the reverse, drained."""
+"""The life of the daemon: it opens the store, then listens; at the end it drains, and closes the store."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from streamd import __version__
 from streamd.access.exposure import OPEN_TO_EVERYBODY, is_open_to_everybody
 from streamd.access.peer import address_text
 from streamd.access.permits import Access
-from streamd.config import Config
-from streamd.config import Service as Endpoint
+from streamd.config import Config, Endpoint
 from streamd.connections.core import Core
 from streamd.connections.crowd import Crowd
 from streamd.connections.factory import StreamFactory
@@ -32,6 +31,8 @@ from streamd.daemon.notify import Notifier
 from streamd.daemon.process import FILES_SPARE, Process, StartFailed, exit_with, fatal, tell
 from streamd.daemon.reload import Reloader
 from streamd.endpoints import completed
+from streamd.groups import Delayed, Groups
+from streamd.interfaces import IDrained, IEquipping
 from streamd.loop import Loop
 from streamd.metrics import LoopCounts
 from streamd.store import Store, StoreUnusable, open_store
@@ -46,7 +47,7 @@ _ROOM_SECONDS = 1.0
 
 
 class Phase(Enum):
-    """Where the service is in its life."""
+    """The phase of a service's life."""
 
     IDLE = auto()
     STARTING = auto()  # in startService, before the reactor runs: a failure is raised
@@ -56,7 +57,7 @@ class Phase(Enum):
 
 
 class StreamdService(Service):
-    """The store, and a listener for each configured endpoint."""
+    """The daemon's service: the store, and a listener for each configured endpoint."""
 
     _log = Logger()
 
@@ -70,7 +71,7 @@ class StreamdService(Service):
         notifier: Notifier | None = None,
         loops: LoopCounts | None = None,
     ) -> None:
-        """A service that serves what `config` says, and on SIGHUP what `read` returns then."""
+        """Make a service that serves `config`, and after SIGHUP what `read` returns."""
         self._config = config
         self._read = read or (lambda: config)
         self._reactor = reactor
@@ -88,6 +89,7 @@ class StreamdService(Service):
         self._failure: Failure | None = None
         self._reloader: Reloader | None = None
         self._room: Loop | None = None
+        self._delayed: Delayed | None = None
         self.ports: list[IListeningPort] = []
 
     def setServiceParent(self, parent: Any) -> None:
@@ -97,7 +99,7 @@ class StreamdService(Service):
         super().setServiceParent(parent)  # type: ignore[no-untyped-call]
 
     def startService(self) -> None:
-        """Open the store, which may take the time of a recovery, and listen. StartFailed says what can't be had."""
+        """Open the store, which may take the time of a recovery, and listen. StartFailed says what failed."""
         super().startService()  # type: ignore[no-untyped-call]
         self._phase = Phase.STARTING
         limits, settings = self._config.limits, self._config.store
@@ -117,8 +119,10 @@ class StreamdService(Service):
                 loops=self._loops,
                 serving=lambda: self._phase is Phase.SERVING,
             )
+            Groups.of(core).rules.replace(self._config.groups)
+            self._delayed = Delayed.of(core)
             reloader = self._reloader = Reloader(self._config, self._read, core, self._log_settings.set_level)
-            self._starting = _all(self._listen(each, core, reloader) for each in self._config.services)
+            self._starting = _all(self._listen(endpoint, core, reloader) for endpoint in self._config.services)
             self._starting.addErrback(self._failed)
             if self._failure is not None:
                 self._failure.raiseException()
@@ -133,7 +137,7 @@ class StreamdService(Service):
         self._reactor.callWhenRunning(self._run)
 
     def stopService(self) -> Deferred[None]:
-        """Stop listening, let the connections finish what they are at, and close the store."""
+        """Stop listening, let the connections finish, and close the store."""
         super().stopService()  # type: ignore[no-untyped-call]
         if self._stopping is None:
             self._stopping = Deferred.fromCoroutine(self._stop())
@@ -148,19 +152,19 @@ class StreamdService(Service):
             raise StartFailed(f"{error.filename or self._config.data_dir}: {error.strerror or error}")
 
     def _listen(self, endpoint: Endpoint, core: Core, reloader: Reloader) -> Deferred[None]:
-        """Begin to listen on one endpoint. TCP and unix sockets are done at once, other kinds may take their time."""
+        """Begin to listen on one endpoint. TCP and unix sockets listen at once, other kinds may take longer."""
 
         def open_port() -> Deferred[IListeningPort]:
             server = serverFromString(self._reactor, completed(endpoint.endpoint))
-            if (equip := getattr(factory, "equip", None)) is not None:
-                # What an endpoint string leaves open, a factory may know: a certificate, say.
-                server = equip(server, self._config.data_dir)
+            if IEquipping.providedBy(factory):
+                server = factory.equip(server, self._config.data_dir)
             reloader.watch(name, server)
             listening: Deferred[IListeningPort] = server.listen(refusing(endpoint.endpoint, factory))
             return listening
 
         def opened(port: IListeningPort) -> None:
             self.ports.append(port)
+            core.addresses.setdefault(name, []).append(port.getHost())
             if self._crowd is not None and isinstance(getattr(port, "factory", None), StreamFactory):
                 # Nothing is wrapped around the protocol: its connections are plain sockets.
                 self._crowd.adopt(port)
@@ -180,7 +184,7 @@ class StreamdService(Service):
         return maybeDeferred(open_port).addCallbacks(opened, refused)
 
     def _run(self) -> None:
-        """The reactor runs, so signals reach us from here on, and those who wait for the line may send one."""
+        """Take signals and announce readiness, now that the reactor runs."""
         self._process.take_signals(self._reload)
         if self._store is not None:
             self._start_background(self._store)
@@ -193,7 +197,7 @@ class StreamdService(Service):
             self._reloader.reload()
 
     def _start_background(self, store: Store) -> None:
-        """What the store does by itself while others use it."""
+        """Start the store's periodic jobs and its compactor."""
         if store.compaction is not None:
             store.compaction.start()
         settings = self._config.store
@@ -207,6 +211,8 @@ class StreamdService(Service):
             loops=self._loops,
         )
         store.retention.start()
+        if self._delayed is not None:
+            self._delayed.start()
         self._room = Loop("room", store.seek_room, self._reactor, self._loops)
         self._room.start(_ROOM_SECONDS, now=False)
 
@@ -217,7 +223,7 @@ class StreamdService(Service):
             self._notifier.ready(self._status)
 
     def _status(self) -> str:
-        """One line for the service manager."""
+        """The status line for the service manager."""
         assert self._store is not None
         counts = f"segments {len(self._store)}, connections {self._load.connections}, commits {self._store.commits}"
         return f"{counts}, writes are refused" if self._store.read_only else counts
@@ -232,7 +238,7 @@ class StreamdService(Service):
             self._reactor.callWhenRunning(self._process.stop)
 
     def _report(self, failure: Failure) -> None:
-        """Say why it can't start: in the log, and to who started it unless the log is before their eyes."""
+        """Report why the daemon can't start: in the log, and on standard error unless the log goes there."""
         reason = failure.getErrorMessage()
         if isinstance(failure.value, StartFailed):
             self._log.critical("{reason}", reason=reason)
@@ -251,9 +257,11 @@ class StreamdService(Service):
         if self._starting is not None:
             self._starting.cancel()
         await self._each("stop listening", [port.stopListening for port in self.ports])
-        await self._each("drain", [drain for each in self._factories if (drain := getattr(each, "drain", None))])
+        await self._each("drain", [factory.drain for factory in self._drained])
         if self._room is not None:
             self._room.stop()
+        if self._delayed is not None:
+            self._delayed.stop()
         if self._store is not None:
             await self._each("close the store", [self._store.close])
         if self._crowd is not None:
@@ -264,7 +272,7 @@ class StreamdService(Service):
             self._log.info("streamd stopped")
 
     async def _each(self, what: str, calls: list[Callable[[], Any]]) -> None:
-        """Call them all, and wait for them all. What fails is logged and holds up nobody: the store must be closed."""
+        """Call functions, and wait for all of them. Failures are logged and stop nothing: the store must be closed."""
         waiting = []
         for call in calls:
             done = maybeDeferred(call)
@@ -275,9 +283,13 @@ class StreamdService(Service):
 
     @property
     def _drain_seconds_max(self) -> float:
-        """What the most patient factory wants; one that knows no time of its own gets the limit."""
+        """The longest drain time that a factory asks for, at least the limit of the configuration."""
         limit = (self._config if self._reloader is None else self._reloader.config).limits.drain_seconds_max
-        return max([limit, *[getattr(each, "drain_seconds_max", limit) for each in self._factories]])
+        return max([limit, *[factory.drain_seconds_max for factory in self._drained]])
+
+    @property
+    def _drained(self) -> list[IDrained]:
+        return [factory for factory in self._factories if IDrained.providedBy(factory)]
 
     def _could_not(self, failure: Failure, what: str) -> None:
         self._log.failure("could not {what}", failure, what=what)
@@ -285,7 +297,7 @@ class StreamdService(Service):
 
 
 def _all(several: Iterable[Deferred[None]]) -> Deferred[Any]:
-    """Done when all are done, failed as the first one fails."""
+    """Fires when all Deferreds have, and fails as soon as one does."""
 
     def first(failure: Failure) -> Failure:
         return failure.value.subFailure if isinstance(failure.value, FirstError) else failure
@@ -294,7 +306,7 @@ def _all(several: Iterable[Deferred[None]]) -> Deferred[Any]:
 
 
 def _reason(failure: Failure) -> str:
-    """The operating system's words for it, without the address, which the endpoint names already."""
+    """The operating system's words for an error, without the address, which the endpoint names already."""
     error = failure.value
     cause = error.socketError if isinstance(error, CannotListenError) else error
     return str(cause.strerror) if isinstance(cause, OSError) and cause.strerror else str(cause)

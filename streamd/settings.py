@@ -1,18 +1,34 @@
 """The values an operator can set, as frozen dataclasses.
 
-Each field is one key of ``streamd.toml``: its default here is the default there, its metadata says what it is for
-and what it may be. `streamd.config` fills these from a file; nothing else needs to know that a file exists.
+Each field is one key of ``streamd.toml``: its default here is the default there, its metadata says what it is for and
+which values are allowed. `streamd.tables` fills these from a file; nothing else needs to know that a file exists.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+Check = Callable[[str], object]
+"""Raises ValueError where a string can't be used; the text says why."""
 
-def setting(default: Any, doc: str, *, least: float | None = None, choices: tuple[str, ...] | None = None) -> Any:
-    """A dataclass field that knows its documentation, its smallest value, and its choices."""
-    return field(default=default, metadata={"doc": doc, "least": least, "choices": choices})
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    least: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    check: Check | None = None,
+) -> Any:
+    """A dataclass field with its documentation, its smallest value, its choices, and a further check."""
+    return field(default=default, metadata={"doc": doc, "least": least, "choices": choices, "check": check})
+
+
+def required(doc: str, check: Check | None = None) -> Any:
+    """A dataclass field without a default."""
+    return field(metadata={"doc": doc, "check": check})
 
 
 @dataclass(frozen=True)
@@ -61,7 +77,7 @@ class StoreSettings:
 
 @dataclass(frozen=True)
 class RetentionRule:
-    """``[[retention]]``: what is kept of segments whose name fits the pattern. 0 sets no limit."""
+    """``[[retention]]``: what is kept of segments whose name matches the pattern. 0 sets no limit."""
 
     pattern: str = setting("*", "which segments: a shell pattern (* ? [a-z]) for the whole name")
     bytes_max: int = setting(0, "bytes kept of each, counted as offsets are", least=0)
@@ -72,13 +88,28 @@ class RetentionRule:
     archive_group: str = setting("archive", "with archived_only: the reader group whose position says what is archived")
 
 
+@dataclass(frozen=True)
+class GroupRule:
+    """``[[groups]]``: what becomes of messages that no reader of a group acknowledges. The first that fits counts."""
+
+    topic: str = setting("*", "which topics: a shell pattern (* ? [a-z]) for the whole name")
+    group: str = setting("*", "which of their reader groups: a shell pattern for the whole name")
+    deliveries_max: int = setting(
+        0, "a message that was delivered so often, and not acknowledged, goes to dead_letter; 0: no limit", least=0
+    )
+    retry_seconds: tuple[float, ...] = setting(
+        (), "pauses before the second delivery, the third and so on; the last one counts for all further ones", least=0
+    )
+    dead_letter: str = setting("", "with deliveries_max: the topic that takes such messages; made where it is missing")
+
+
 RIGHTS: Final = ("read", "write", "create", "admin")
 """What a rule of access can allow."""
 
 
 @dataclass(frozen=True)
 class AccessRule:
-    """``[[access]]``: what some peers may do with the topics whose name fits a pattern. 0 sets no limit."""
+    """``[[access]]``: what some peers may do with the topics whose name matches a pattern. 0 sets no limit."""
 
     who: str = setting("", "which peers: cert:NAME, user:NAME, net:ADDRESS/BITS or anyone")
     allow: tuple[str, ...] = setting((), "what they may do: read, write, create, admin", choices=RIGHTS)

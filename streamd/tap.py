@@ -43,7 +43,7 @@ class BaseOptions(usage.Options):
         self.chosen: dict[tuple[str, str], str] = {}
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Parse; what is wrong is one line. twistd would answer with all of its usage, and the error last."""
+        """Parse the command line. An error is one line, where twistd would print its whole usage and the error last."""
         try:
             super().parseOptions(options)  # type: ignore[no-untyped-call]
         except usage.UsageError as error:
@@ -55,7 +55,7 @@ class BaseOptions(usage.Options):
         raise SystemExit(0)
 
     def overrides(self) -> config.Overrides:
-        """What was given, in the shape that `config.load` wants."""
+        """The given options, as `config.load` takes them."""
         of: dict[str, dict[str, str]] = {"log": {}, "store": {}}
         for (table, key), value in self.chosen.items():
             of[table][key] = value
@@ -65,7 +65,7 @@ class BaseOptions(usage.Options):
 
 
 def options_for(protocols: Sequence[IStreamProtocol]) -> type[BaseOptions]:
-    """The class of options with one for each protocol, and one for each setting that has a word of its own here."""
+    """A class of options with one for each protocol and one for each setting that has an option."""
     methods: dict[str, Any] = {
         "protocols": protocols,
         "opt_log_format": _choice("log-format", LogSettings, "log", "format"),
@@ -86,7 +86,7 @@ def Options() -> BaseOptions:
 
 
 def makeService(options: BaseOptions) -> IService:
-    """The service for these options. Everything is checked here, and nothing is opened."""
+    """Make the service for these options. Everything is checked here, and nothing is opened."""
     # The only import of the reactor: whoever needs it is given it.
     from twisted.internet import reactor as installed
 
@@ -119,7 +119,7 @@ def makeService(options: BaseOptions) -> IService:
 
 def _choice(option: str, settings: type, table: str, key: str) -> Callable[[BaseOptions, str], None]:
     """An option that sets one key of a table, with the choices, the text and the default of that key."""
-    field = next(each for each in fields(settings) if each.name == key)
+    field = next(candidate for candidate in fields(settings) if candidate.name == key)
     choices = field.metadata["choices"]
 
     def choose(self: BaseOptions, value: str) -> None:
@@ -144,6 +144,6 @@ def _endpoint(protocol: IStreamProtocol) -> Callable[[BaseOptions, str], None]:
 
 
 def _refuse(reason: str) -> NoReturn:
-    """End before anything is opened, with one line that says why."""
+    """Exit before anything is opened, with one line that says why."""
     print(f"streamd: {reason}", file=sys.stderr)
     raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""On which line of a TOML file each key stands. Python's own reader tells the values, and not where they were."""
+"""The line of each key in a TOML file: Python's own reader returns the values, but not where they were."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections.abc import Iterator
 from functools import cached_property
 
 Path = tuple[str | int, ...]
-"""The way to a value: keys, and numbers in arrays of tables, from 0."""
+"""The path of a value: keys, and indexes in arrays of tables, from 0."""
 
 
 class Lines:
-    """The lines of a file that tomllib has read, and found to be TOML.
+    """The lines of the keys in a valid TOML file.
 
-    They are looked for when somebody asks, which is when something is wrong with the file: then the beginning of the
-    file is read again and again, a line longer each time. What is new each time that it can be read stands there.
+    They are computed on the first question, which comes only when something is wrong with the file: the beginning of
+    the file is parsed again and again, one line longer each time, and the keys that are new then stand on the last
+    line.
     """
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
 
     def line(self, *path: str | int) -> int:
-        """Where a key stands; where it does not stand at all, the table that it would be in."""
+        """The line of a key; where the file does not have it, the line of the table that it would be in."""
         while path and path not in self._keys:
             path = path[:-1]
         return self._keys.get(path, 1)
 
     def text(self, *path: str | int) -> int:
-        """Where the text of a string begins, which is one line below the quotes if these stand alone."""
+        """The line where the text of a string begins: the line below the quotes where these stand alone."""
         line = self.line(*path)
         quotes = self._lines[line - 1].rstrip("\r").partition("=")[2].strip()
         return line + (quotes in ('"""', "'''"))
@@ -49,7 +50,7 @@ class Lines:
 
 
 def _paths(path: Path, value: object) -> Iterator[Path]:
-    """The way to a value, and to all that is in it."""
+    """The path of a value, and those of all values in it."""
     if path:
         yield path
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What is seen of a store from outside: segments as they are described, records as they are read."""
+"""What readers and tools see of a store: segments as they are described, records as they are read."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from streamd.batch import Batch
 
 
 class SegmentInfo(NamedTuple):
-    """What is known of a segment. Its `id` stays when the name is given to another one."""
+    """The description of a segment. Its `id` stays the same when the name is given to another segment."""
 
     id: int
     name: str
     first_number: int
-    """The first retained record."""
+    """The number of the first retained record."""
     number: int
     """The number that the next record gets."""
     first_offset: int
     offset: int
     created: int
-    """When, in microseconds since 1970, as all timestamps."""
+    """The time of creation in microseconds since 1970, like all timestamps."""
     modified: int
     sealed: bool
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """How many records are retained."""
         return self.number - self.first_number
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take, counted as offsets are."""
+        """How many bytes the retained records take, counted as offsets are."""
         return self.offset - self.first_offset
 
 
 class Run(NamedTuple):
-    """Records that follow each other and share tag and timestamp."""
+    """Consecutive records that share tag and timestamp."""
 
     number: int
     offset: int

@@ -3,7 +3,7 @@
 ``python -m tests [module or class …]``. Without arguments all of them run, two processes at a time: those of Spark in
 one session beside those with drivers in processes of their own, then all others beside those of the store. The figures
 are trial's own, from its last lines; where trial ends without one (it crashed), there is no such line and the exit
-status is not 0. The line before it says what was not tried for want of a browser.
+status is not 0. The lines before it say what was not tried, for want of a browser or of Pravega's public client.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
+from importlib.util import find_spec
 from tempfile import TemporaryFile
 
 import tests
-from tests.http.browser import find_browser
+from tests.rigs.http.browser import find_browser
 
 _SUMMARY = re.compile(r"^(PASSED|FAILED)(?: \((.*)\))?$")
 _PACKAGES = ("spark", "drivers", "store")
@@ -40,9 +41,9 @@ def summary(counted: Counter[str]) -> str:
 
 
 def modules() -> list[str]:
-    """All tests but those of packages that have a process of their own."""
-    names = [each.name for each in pkgutil.iter_modules(tests.__path__) if each.ispkg or each.name.startswith("test_")]
-    return [f"tests.{name}" for name in names if name not in _PACKAGES]
+    """All modules and packages of tests but those that have a process of their own."""
+    names = [module.name for module in pkgutil.iter_modules(tests.__path__)]
+    return [f"tests.{name}" for name in names if name not in (*_PACKAGES, "rigs", "rooms", "__main__")]
 
 
 def trial(where: str, names: list[str]) -> list[str]:
@@ -57,6 +58,8 @@ def main(arguments: list[str]) -> int:
     else:
         spark, drivers, store = (trial(f".trial-{name}", [f"tests.{name}"]) for name in _PACKAGES)
         ended = [*run(spark, drivers), *run(trial(".trial", modules()), store)]
+        if find_spec("pravega_client") is None:
+            print("Pravega's public client was not tried: it has no wheel for this Python.", flush=True)
         if find_browser() is None:
             print("The dashboard was not tried in a browser: there is no chromium with its chromedriver.", flush=True)
     status = max(code for code, _ in ended)

@@ -17,11 +17,11 @@ _PICTURE: Final = re.compile(r"(?<=<!-- rooms -->\n).*(?=<!-- end of rooms -->)"
 
 ORDER: Final[tuple[str, ...]] = (
     *("batch", "views", "settings", "toml_lines", "as_json", "metrics", "loop", "patterns", "interfaces"),
-    *("endpoints", "wire", "store.errors", "store.names", "store.wal", "store.disk", "store.usage", "store.room"),
-    *("store.believed",),
+    *("tables", "endpoints", "wire", "store.errors", "store.names", "store.wal", "store.disk", "store.usage"),
+    *("store.room", "store.believed"),
     *("store.records", "store.journal", "store.directory", "store.segments", "store.commit", "store.packs"),
-    *("store.reading", "store.recovery", "store", "access", "quic", "tls", "config", "connections", "groups"),
-    *("protocols", "http", "client", "store.upkeep", "plugin", "daemon", "service"),
+    *("store.reading", "store.recovery", "store", "access", "tls", "quic", "config", "connections", "groups"),
+    *("protocols", "controller", "http", "client", "store.upkeep", "plugin", "daemon", "service"),
     *("tap", "spark", "cli"),
 )
 """Every room and every module that stands alone. Each imports only from those before it."""

@@ -102,8 +102,8 @@ class WrongValueTests(ConfigCase):
     def test_each(self) -> None:
         """Whatever is wrong is said in one line that names file and key."""
         cases = {
-            "x = 1": "x: no such key; known are access, data_dir, insecure, limits, log, queue, quiet, retention, "
-            "store",
+            "x = 1": "x: no such key; known are access, data_dir, groups, insecure, limits, log, queue, quiet, "
+            "retention, store",
             "[limit]": "limit: no such key; did you mean limits?",
             "[limits]\nmessage_byte_max = 1": "limits.message_byte_max: no such key; did you mean message_bytes_max?",
             "limits = 3": "limits: expected a table, got 3",
@@ -189,6 +189,29 @@ class WrongValueTests(ConfigCase):
     def test_deep(self) -> None:
         """A file made to exhaust the parser is refused like any other."""
         self.assertEqual(self.error("a = " + "[" * 100_000), "not valid TOML: nested too deeply")
+
+
+class GroupRuleTests(ConfigCase):
+    def test_rules(self) -> None:
+        """Rules of groups in their order, each key checked."""
+        text = '[[groups]]\ntopic = "a*"\nretry_seconds = [1, 2.5]\n'
+        text += '[[groups]]\ndeliveries_max = 3\ndead_letter = "dead"\n'
+        first, second = self.load(text).groups
+        self.assertEqual((first.topic, first.group, first.retry_seconds), ("a*", "*", (1.0, 2.5)))
+        self.assertEqual((second.deliveries_max, second.dead_letter), (3, "dead"))
+
+    def test_wrong(self) -> None:
+        """What would lose messages, or send them in a circle, is refused with the rule's number."""
+        circle = '[[groups]]\ntopic = "{}"\ndeliveries_max = 1\ndead_letter = "{}"\n'
+        for text, error in (
+            ("deliveries_max = 2", r"groups\[1\]\.dead_letter: is missing"),
+            ('dead_letter = "x"', r"groups\[1\]\.deliveries_max: is missing"),
+            ('deliveries_max = 1\ndead_letter = "\\n"', r"groups\[1\]\.dead_letter: "),
+            ("retry_seconds = [-1]", r"groups\[1\]\.retry_seconds: -1.0 is below the least value of 0"),
+            ("retry_seconds = 1", r"groups\[1\]\.retry_seconds: expected a list of numbers"),
+            (circle.format("a", "b").removeprefix("[[groups]]\n") + circle.format("b", "a"), "groups: .* a circle"),
+        ):
+            self.assertRegex(self.error(f"[[groups]]\n{text}"), error)
 
 
 class RetentionTests(ConfigCase):

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.endpoints import BACKLOG, completed, parse
-from tests.access.authority import Authority
-from tests.access.daemon_case import DaemonCase
-from tests.daemon import DEADLINE_SECONDS
+from tests.rigs.access.authority import Authority
+from tests.rigs.access.daemon_case import DaemonCase
+from tests.rigs.daemon import DEADLINE_SECONDS
 
 MANY = 400
 """More than any default but ours, less than what the kernel allows anywhere."""

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.loop import Loop
 from streamd.metrics import LOOPS, LoopCounts
-from tests.daemon import CHECKOUT
+from tests.rigs.daemon import CHECKOUT
 
 
 class LoopTests(SynchronousTestCase):

@@ -13,8 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from streamd.interfaces import IStreamProtocol
-from streamd.plugin import StreamProtocol, found_protocols
-from tests.daemon import CHECKOUT, Daemon
+from streamd.plugin import ProtocolPlugin, found_protocols
+from tests.rigs.daemon import CHECKOUT, Daemon
 
 # A protocol and an endpoint of somebody else's. The factory is a plain Twisted one: it knows no drain.
 _PLUGIN = '''
@@ -27,7 +27,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from streamd.config import fill
+from streamd.tables import fill
 from streamd.interfaces import IStreamProtocol
 from streamd.settings import setting
 
@@ -95,7 +95,7 @@ class ProviderTests(SynchronousTestCase):
 
     def test_lazy(self) -> None:
         """A provider whose module is not there is harmless until it is used."""
-        provider = StreamProtocol("x", "no.such.module", "off", "nothing")
+        provider = ProtocolPlugin("x", "no.such.module", "off", "nothing")
         self.assertRaises(ModuleNotFoundError, provider.configure, {})
 
     def test_cheap(self) -> None:

@@ -6,7 +6,6 @@ import gc
 import os
 import resource
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
@@ -16,21 +15,19 @@ from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.protocol import Factory, Protocol
-from twisted.internet.task import Clock
 from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import ILogObserver, globalLogPublisher
-from twisted.trial.unittest import SynchronousTestCase, TestCase
-from zope.interface import implementer
+from twisted.trial.unittest import TestCase
+from zope.interface import alsoProvides, implementer
 
-from streamd.config import Config, Service
+from streamd.config import Config, Endpoint
 from streamd.connections.core import Core
 from streamd.daemon.log import Log
-from streamd.daemon.process import EXIT_IO, Process, StartFailed
-from streamd.interfaces import IStreamProtocol
+from streamd.daemon.process import StartFailed
+from streamd.interfaces import IDrained, IStreamProtocol
 from streamd.service import StreamdService
 from streamd.settings import Limits, LogSettings, StoreSettings
 from streamd.store import StoreUnusable, open_store
-from tests.daemon import CHECKOUT
 
 LOOPBACK = "tcp:0:interface=127.0.0.1"
 reactor: Any = installed
@@ -58,6 +55,8 @@ class Plain:
         made.noisy = False
         if self.drain is not None:
             made.drain = self.drain  # type: ignore[attr-defined]
+            made.drain_seconds_max = 0.0  # type: ignore[attr-defined]
+            alsoProvides(made, IDrained)
         return made
 
 
@@ -69,7 +68,7 @@ class ServiceTests(TestCase):
         self.addCleanup(globalLogPublisher.removeObserver, self.events)
 
     def service(self, protocol: IStreamProtocol, *endpoints: str, limits: Limits = Limits()) -> StreamdService:
-        services = tuple(Service(protocol, each, None) for each in endpoints)
+        services = tuple(Endpoint(protocol, each, None) for each in endpoints)
         config = Config(self.data_dir, LogSettings(), StoreSettings(), limits, services)
         made = StreamdService(config, reactor, QUIET)
         self.addCleanup(made.stopService)
@@ -208,54 +207,6 @@ class ServiceTests(TestCase):
             application: Any = Application("x")
             StreamdService(config, reactor, Log(observer, True)).setServiceParent(application)
             self.assertIs(application.getComponent(ILogObserver, None), observer)
-
-
-class ProcessTests(SynchronousTestCase):
-    def test_file_limit(self) -> None:
-        """Too few open files for what is configured is a warning that says what to do."""
-        events: Any = EventLoggingObserver()
-        globalLogPublisher.addObserver(events)
-        self.addCleanup(globalLogPublisher.removeObserver, events)
-        process = Process(Clock())
-        self.addCleanup(process.restore)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        process.prepare(1)
-        self.assertEqual(list(events), [])
-        self.assertEqual(resource.getrlimit(resource.RLIMIT_NOFILE), (hard, hard))
-        process.prepare(hard + 1)
-        self.assertEqual([(event["files"], event["wanted"]) for event in events], [(hard, hard + 1)])
-        process.restore()
-        self.assertEqual(resource.getrlimit(resource.RLIMIT_NOFILE), (soft, hard))
-
-    def fatal(self, script: str) -> subprocess.CompletedProcess[str]:
-        """A process in which another thread than the main one calls fatal."""
-        text = f"import threading\nfrom streamd.daemon.process import fatal\n{script}"
-        return subprocess.run(
-            [sys.executable, "-c", text], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, timeout=60, check=False
-        )
-
-    def test_fatal(self) -> None:
-        """It says why and ends with its own status, from any thread, whatever else goes on."""
-        ended = self.fatal(
-            "import sys\n"
-            "from twisted.logger import globalLogBeginner, textFileLogObserver\n"
-            "globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stdout)])\n"
-            "threading.Thread(target=fatal, args=['fdatasync: Input/output error']).start()\n"
-            "threading.Event().wait()\n"
-        )
-        self.assertEqual(ended.returncode, EXIT_IO)
-        self.assertIn("#critical] fdatasync: Input/output error\n", ended.stdout)
-
-    def test_fatal_with_a_dead_log(self) -> None:
-        """A log that takes nothing, or fails, can't keep it alive."""
-        for observer in ("lambda event: threading.Event().wait()", "lambda event: 1 / 0"):
-            ended = self.fatal(
-                "from twisted.logger import globalLogBeginner\n"
-                f"globalLogBeginner.beginLoggingTo([{observer}])\n"
-                "threading.Thread(target=fatal, args=['x']).start()\n"
-                "threading.Event().wait()\n"
-            )
-            self.assertEqual(ended.returncode, EXIT_IO)
 
 
 def _turn() -> Deferred[None]:

@@ -13,11 +13,11 @@ from twisted.python.usage import UsageError
 from twisted.trial.unittest import SynchronousTestCase
 
 from streamd import __version__
-from streamd.plugin import StreamProtocol, found_protocols
+from streamd.plugin import ProtocolPlugin, found_protocols
 from streamd.tap import BaseOptions, Options, makeService, options_for
-from tests.daemon import CHECKOUT
+from tests.rigs.daemon import CHECKOUT
 
-QUEUE = StreamProtocol("queue", "nowhere", "tcp:9:interface=127.0.0.1", "the queue of these tests")
+QUEUE = ProtocolPlugin("queue", "nowhere", "tcp:9:interface=127.0.0.1", "the queue of these tests")
 
 
 class OptionsCase(SynchronousTestCase):

@@ -1,7 +1,7 @@
-"""Which listeners anybody on the network can reach, and read along with; and which rules fit nobody who can connect.
+"""Which listeners anybody on the network can reach and eavesdrop on, and which rules of access match no possible peer.
 
-The daemon asks when it listens, a reload before anything changes, and ``streamctl config check`` before anything runs:
-they all ask here, so that they agree.
+The daemon calls this when it listens, a reload before it changes anything, and ``streamctl config check`` before
+anything runs, so that all three agree.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ OPEN_TO_EVERYBODY: Final = (
 
 
 def is_open_to_everybody(config: Config, endpoint: str, address: IAddress | None) -> bool:
-    """Whether strangers can use what listens at this address, as that endpoint says: nothing guards it."""
+    """Whether strangers can use a listener: it is exposed, there are no rules of access, and `insecure` is not set."""
     return not config.insecure and not config.access and is_exposed(endpoint, address)
 
 
 def is_exposed(endpoint: str, address: IAddress | None) -> bool:
-    """Whether what listens at this address, as that endpoint says, is beyond loopback and not encrypted."""
+    """Whether a listener at this address is reachable beyond loopback and its endpoint does not encrypt."""
     # A path has no host.
     host = getattr(address, "host", None)
     return host is not None and parse(endpoint).kind not in _ENCRYPTED and not plain_address(host).is_loopback
 
 
 def stated_address(endpoint: str) -> IPv4Address | IPv6Address | None:
-    """Where a listener will be, as far as its endpoint tells that before it listens."""
+    """The address that a listener will have, as far as its endpoint string says before it listens; else None."""
     stated = parse(endpoint)
     host, port = stated.arguments.get("interface") or _HOSTS.get(stated.kind), stated.arguments.get("port", "")
     if host is None or stated.kind not in _HOSTS or not port.isdecimal():
@@ -65,7 +65,7 @@ def stated_address(endpoint: str) -> IPv4Address | IPv6Address | None:
 
 
 class _Sight(NamedTuple):
-    """What a listener can know of its peers."""
+    """What a listener can learn about its peers."""
 
     networks: tuple[Network, ...] = ()
     users: bool = False
@@ -73,14 +73,14 @@ class _Sight(NamedTuple):
 
 
 def unmatched_rules(config: Config) -> list[tuple[int, str]]:
-    """The rules of access that fit nobody who can connect: their numbers, from 1, and why."""
+    """The rules of access that no peer can match: the number of each, from 1, and the reason."""
     sights = [_sight(parse(service.endpoint)) for service in config.services]
-    found = [(number, _why_nobody(parse_who(rule.who), sights)) for number, rule in enumerate(config.access, 1)]
-    return [(number, why) for number, why in found if why is not None]
+    reasons = [(number, _why_nobody(parse_who(rule.who), sights)) for number, rule in enumerate(config.access, 1)]
+    return [(number, why) for number, why in reasons if why is not None]
 
 
 def _why_nobody(who: Who, sights: Iterable[_Sight]) -> str | None:
-    """Why nobody is meant who comes to such listeners, if so."""
+    """The reason why no peer of these listeners can match, or None where one can."""
     if who.name is not None and not any(sight.certificates for sight in sights):
         return "no listener asks for client certificates: tlsfile: with clientCA does"
     if who.user is not None and not any(sight.users for sight in sights):
@@ -110,7 +110,7 @@ def _sight(stated: Stated) -> _Sight:
 
 
 def _reachable_from(host: str) -> tuple[Network, ...]:
-    """From which addresses somebody can connect to this one."""
+    """The networks from which a client can connect to a listener on this host."""
     if host == "localhost":
         return _LOOPBACK
     try:

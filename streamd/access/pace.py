@@ -1,4 +1,4 @@
-"""Token buckets: who takes more than there is waits until there is again. Nothing is lost, and nothing is refused."""
+"""Token buckets: a peer that exceeds its rate waits. Nothing is lost, and nothing is refused."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _BURST_SECONDS: Final = 1.0
 
 
 class Bucket:
-    """So many tokens come each second. Taking is always possible, and may leave a debt; a debt has to be waited for.
+    """A token bucket. Tokens can always be taken, which may leave a debt; the next request waits until it is paid.
 
-    So a request larger than all the bucket holds is done as well, and paid for afterwards.
+    So a request that is larger than the whole bucket is served too, and paid for afterwards.
     """
 
     __slots__ = ("_full", "_left", "_rate", "_then")
@@ -22,14 +22,14 @@ class Bucket:
         self._then = now
 
     def take(self, tokens: float, now: float) -> float:
-        """Take tokens: how many seconds the next one has to wait."""
+        """Take tokens; returns how many seconds the next request has to wait."""
         left = min(self._full, self._left + (now - self._then) * self._rate) - tokens
         self._left, self._then = left, now
         return -left / self._rate if left < 0 else 0.0
 
 
 class Pace:
-    """The two buckets of a rule, or of a connection: messages and bytes. A rate of 0 is no limit."""
+    """The token buckets of a rule or of a connection: one for messages, one for bytes. A rate of 0 is no limit."""
 
     __slots__ = ("_bytes", "_messages", "_reasons")
 
@@ -39,7 +39,7 @@ class Pace:
         self._bytes = Bucket(bytes_per_second, now) if bytes_per_second else None
 
     def take(self, messages: int, size: int, now: float) -> tuple[float, str]:
-        """Take what was done: how many seconds the next request has to wait, and for which of the rates."""
+        """Charge messages and bytes; returns how many seconds the next request has to wait, and for which rate."""
         for_messages = 0.0 if self._messages is None else self._messages.take(messages, now)
         for_bytes = 0.0 if self._bytes is None else self._bytes.take(size, now)
         return (for_bytes, self._reasons[1]) if for_bytes > for_messages else (for_messages, self._reasons[0])

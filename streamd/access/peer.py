@@ -1,4 +1,4 @@
-"""What a transport tells of the other end: its certificate, its unix user, its address."""
+"""The identity of a peer as its transport knows it: certificate, unix user and address."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def address_text(address: Any) -> str:
 
 
 def peer_text(transport: Any) -> str:
-    """Who is at the other end, for the log: an address, or the user behind a unix socket."""
+    """The peer of a transport for the log: its address, or its user on a unix socket."""
     user = _socket_user(transport)
     return address_text(transport.getPeer()) if user is None else f"user {user} on a unix socket"
 
 
 def peer_of(transport: Any) -> Peer:
-    """Who is at the other end. To be asked when the first bytes have come: before that TLS knows nobody."""
+    """The peer of a transport. Call it after the first bytes have arrived: before that, TLS has no certificate."""
     return Peer(_certificate_names(transport), _socket_user(transport), _address(transport))
 
 
@@ -50,13 +50,13 @@ def _certificate_names(transport: Any) -> frozenset[str]:
     # Nothing here asks who signed it: an endpoint that wants no certificates gets none, and one that wants them has
     # refused the connection of who could not show one that its authority vouches for.
     shown = getattr(transport, "getPeerCertificate", None)
-    found = shown() if shown is not None else None
-    return frozenset() if found is None else certificate_names(found.to_cryptography())
+    certificate = shown() if shown is not None else None
+    return frozenset() if certificate is None else certificate_names(certificate.to_cryptography())
 
 
 def certificate_names(certificate: x509.Certificate) -> frozenset[str]:
-    """All names by which a rule can mean the holder of a certificate."""
-    names = {str(each.value) for each in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
+    """All names of a certificate that a rule of access can refer to."""
+    names = {str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
     try:
         others = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):

@@ -1,10 +1,10 @@
 """The rules of access, and what they let a peer do.
 
-Rules add up: a peer may do what any rule that fits it allows, and their order does not matter. No rule takes away what
-another one gives. Without any rule everybody may do everything, so it is the listeners that have to be out of reach.
+Rules add up: a peer may do what any rule that matches it allows, and the order of rules does not matter. No rule takes
+away what another one gives. Without any rule everybody may do everything, so the listeners have to be out of reach.
 
-A limit belongs to what its rule allows: a write is refused for a topic's size only where every rule that allows the
-write says so. Rates are different, they count for all that a peer does: it has to keep each one that fits it.
+A limit belongs to what its rule allows: a write is refused for the size of a topic only where every rule that allows
+the write has such a limit. Rates are different: a peer has to keep the rate of each rule that matches it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,28 @@ from typing import Final
 
 from streamd.access.pace import Pace
 from streamd.access.who import Peer, parse_who
+from streamd.interfaces import RequestError
 from streamd.patterns import Fits, any_matcher
 from streamd.settings import RIGHTS, AccessRule
-from streamd.store import StoreError
 
 READ: Final = 1
 WRITE: Final = 2
 CREATE: Final = 4
 ADMIN: Final = 8
-"""Delete, seal, truncate, list and describe; it includes CREATE, and neither READ nor WRITE."""
+"""Delete, seal, truncate, list and describe. ADMIN includes CREATE, but neither READ nor WRITE."""
 
 VISIBLE: Final = READ | WRITE | ADMIN
-"""Any of these lets a peer know of a topic."""
+"""A peer with any of these rights on a topic may know that the topic exists."""
 
 ANY: Final = READ | WRITE | CREATE | ADMIN
 _BITS: Final = {"read": READ, "write": WRITE, "create": CREATE, "admin": CREATE | ADMIN}
 assert tuple(_BITS) == RIGHTS
+
+
+def right_words(rights: int) -> list[str]:
+    """What a rule would have to allow: one of these."""
+    return [word for word in RIGHTS if _BITS[word] & rights and (word != "admin" or rights & ADMIN)]
+
 
 # Names whose rights are remembered for one set of rules; a peer that asks for more pays for looking them up again.
 _KNOWN_MAX: Final = 10_000
@@ -41,35 +47,39 @@ _COUNT_SECONDS: Final = 1.0
 _TOPIC_SECONDS: Final = 0.0001
 
 
-class NotAllowed(StoreError):
-    """No rule lets this peer do that."""
+class NotAllowed(RequestError):
+    """No rule lets this peer do that. `right` is what it would need, or any of several; 0 where that is not all."""
 
     reason = "not_allowed"
 
+    def __init__(self, name: str, right: int = 0) -> None:
+        super().__init__(name)
+        self.right = right
+
 
 class TopicFull(NotAllowed):
-    """The topic would hold more than the rules let this peer fill it with."""
+    """The write would take the topic over the size that the rules allow this peer."""
 
     reason = "topic_bytes"
 
 
 class TooManyTopics(NotAllowed):
-    """There are as many topics as the rules let this peer make."""
+    """There are as many topics as the rules let this peer create."""
 
     reason = "topics"
 
 
 class _Rule:
-    """One rule, ready to be asked."""
+    """One rule of access, with its patterns compiled."""
 
     def __init__(self, rule: AccessRule, now: float) -> None:
         self.stated = rule
         self.who = parse_who(rule.who)
         self.rights = 0
-        for each in rule.allow:
-            self.rights |= _BITS[each]
+        for right in rule.allow:
+            self.rights |= _BITS[right]
         self.fits = any_matcher(rule.topics)
-        """Whether it is about that topic."""
+        """Whether the rule is about the topic of a name."""
         self.pace: Pace | None = None
         if rule.messages_per_second_max or rule.bytes_per_second_max:
             self.pace = Pace(rule.messages_per_second_max, rule.bytes_per_second_max, now)
@@ -77,12 +87,12 @@ class _Rule:
         self._count_again: float | None = None
 
     def covers(self, prefix: str) -> bool:
-        """Whether it is about every topic that begins so, whatever follows."""
-        plain = (each[:-1] for each in self.stated.topics if each.endswith("*"))
-        return any(prefix.startswith(each) and not re.search(r"[*?\[]", each) for each in plain)
+        """Whether the rule is about every topic whose name begins with this prefix."""
+        plain = (pattern[:-1] for pattern in self.stated.topics if pattern.endswith("*"))
+        return any(prefix.startswith(beginning) and not re.search(r"[*?\[]", beginning) for beginning in plain)
 
     def has_room(self, names: Callable[[], Iterable[str]], now: float) -> bool:
-        """Whether one more topic may be made, which is then counted."""
+        """Whether one more topic may be created, which is then counted."""
         if not self.stated.topics_max:
             return True
         if self._count_again is None or (
@@ -99,7 +109,7 @@ class _Rule:
 
 
 class Permits:
-    """What the peers that the same rules fit may do. They share one of these, and what it remembers."""
+    """What the peers that match the same rules may do. They share one object, and the rights that it caches."""
 
     __slots__ = ("_known", "_rules", "_sight", "is_open", "is_stale", "paces")
 
@@ -110,16 +120,16 @@ class Permits:
         self.is_open = rules is None
         """Whether there are no rules, and everything is allowed."""
         self.is_stale = is_stale
-        """Whether the rules have changed since: ask for new ones. Then it is not open either, so ask for that first."""
-        self.paces = tuple(each.pace for each in self._rules if each.pace is not None)
+        """Whether the rules have changed since; the caller has to ask for new permits. A stale object is never open."""
+        self.paces = tuple(rule.pace for rule in self._rules if rule.pace is not None)
 
     def expire(self) -> None:
-        """The rules have changed."""
+        """Mark these permits as stale, since the rules have changed."""
         self.is_stale = True
         self.is_open = False
 
     def rights(self, name: str) -> int:
-        """All rights on a topic."""
+        """All rights on the topic of a name."""
         return ANY if self.is_open else (self._known.get(name) or self._find(name))[0]
 
     def anywhere(self, right: int) -> bool:
@@ -127,33 +137,33 @@ class Permits:
         return self.is_open or any(rule.rights & right for rule in self._rules)
 
     def covers(self, right: int, prefix: str) -> bool:
-        """Whether the peer has this right on every topic that begins so, without a limit to its size."""
+        """Whether the peer has this right on every topic with this prefix, without a limit on its size."""
         return self.is_open or any(
             rule.rights & right and not rule.stated.topic_bytes_max and rule.covers(prefix) for rule in self._rules
         )
 
     def sight(self) -> Fits | None:
-        """What tells of a name whether the peer may know of such a topic; None where it may know of any.
+        """A predicate on names: whether the peer may know of such a topic. None where it may know of all.
 
-        For looking through all topics. It remembers none of them: that would push out what others ask for all the time.
+        It is for scans of all topics. It caches no rights: a scan would push out those that are asked for all the time.
         """
         seeing = [rule for rule in self._rules if rule.rights & VISIBLE]
         if self.is_open or any(rule.covers("") for rule in seeing):
             return None
         if self._sight is None:
-            self._sight = any_matcher(each for rule in seeing for each in rule.stated.topics)
+            self._sight = any_matcher(pattern for rule in seeing for pattern in rule.stated.topics)
         return self._sight
 
     def topic_bytes_max(self, name: str) -> int:
-        """How many bytes the peer may fill a topic with; 0 for any number."""
+        """The limit on the bytes of a topic for writes of this peer; 0 for no limit."""
         return 0 if self.is_open else (self._known.get(name) or self._find(name))[1]
 
     def may_move(self, name: str, group: str) -> bool:
-        """Whether the peer may put a reader group of a topic elsewhere, and so have its readers skip or repeat records.
+        """Whether the peer may move a reader group of a topic, and so make its readers skip or repeat records.
 
-        An administrator may, and who may read the topic may with the groups that a rule names. How far the archive is
-        is the position of a group too, and what lies below it may be dropped: no pattern, and no right to read, may
-        give that away by accident.
+        An administrator may, and a peer that may read the topic may move the groups that a rule names. The position of
+        the archive is a reader group too, and what lies below it may be dropped: neither a pattern nor the right to
+        read may give that away by accident.
         """
         rights = self.rights(name)
         return bool(rights & ADMIN) or bool(
@@ -161,7 +171,7 @@ class Permits:
         )
 
     def may_make(self, name: str, names: Callable[[], Iterable[str]], now: float) -> bool:
-        """Whether one of the rules that allow to create this topic has room for one more."""
+        """Whether a rule that allows to create this topic has room for one more."""
         return self.is_open or any(
             rule.has_room(names, now) for rule in self._rules if rule.rights & CREATE and rule.fits(name)
         )
@@ -169,8 +179,8 @@ class Permits:
     def _find(self, name: str) -> tuple[int, int]:
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
-        found = self._known[name] = self._look(name)
-        return found
+        rights = self._known[name] = self._look(name)
+        return rights
 
     def _look(self, name: str) -> tuple[int, int]:
         fitting = [rule for rule in self._rules if rule.fits(name)]
@@ -182,11 +192,11 @@ class Permits:
 
 
 STALE: Final = Permits((), is_stale=True)
-"""What a connection has before its peer is known: nothing."""
+"""The permits of a connection whose peer is not known yet: nothing is allowed."""
 
 
 class Access:
-    """The rules that are in force, and what they come to for each kind of peer."""
+    """The rules in force, and the permits that follow from them for each kind of peer."""
 
     def __init__(self, rules: Iterable[AccessRule] = (), now: float = 0.0) -> None:
         self._made: dict[tuple[int, ...], Permits] = {}
@@ -195,11 +205,11 @@ class Access:
         self.replace(rules, now)
 
     def replace(self, rules: Iterable[AccessRule], now: float) -> None:
-        """Put other rules in force, for connections that are open too."""
+        """Put other rules in force, also for connections that are open."""
         for permits in (self._open, *self._made.values()):
             permits.expire()
         self._made = {}
-        self._rules = [_Rule(each, now) for each in rules]
+        self._rules = [_Rule(rule, now) for rule in rules]
         self._open = Permits(None)
 
     def __bool__(self) -> bool:
@@ -209,15 +219,15 @@ class Access:
     @property
     def stated(self) -> list[AccessRule]:
         """The rules as they were written."""
-        return [each.stated for each in self._rules]
+        return [rule.stated for rule in self._rules]
 
     def permits(self, peer: Callable[[], Peer]) -> Permits:
-        """What a peer may do. Who it is is asked only where there are rules."""
+        """The permits of a peer. `peer` is called only where there are rules."""
         if not self._rules:
             return self._open
         known = peer()
         fitting = tuple(number for number, rule in enumerate(self._rules) if rule.who.fits(known))
-        found = self._made.get(fitting)
-        if found is None:
-            found = self._made[fitting] = Permits([self._rules[number] for number in fitting])
-        return found
+        permits = self._made.get(fitting)
+        if permits is None:
+            permits = self._made[fitting] = Permits([self._rules[number] for number in fitting])
+        return permits

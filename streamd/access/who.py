@@ -1,6 +1,6 @@
-"""Who a peer is, and whom a rule means.
+"""The identity of a peer, and the peers that a rule of access matches.
 
-A peer has up to three names: those in the certificate that it showed and that our authority vouches for, the unix user
+A peer has up to three names: those in the certificate that it showed and that our authority has signed, the unix user
 at the other end of a unix socket, and its network address.
 """
 
@@ -22,13 +22,13 @@ class Peer:
     """What is known of the other end of a connection."""
 
     names: frozenset[str] = frozenset()
-    """Of its certificate: common names, and the DNS names, mail addresses and URIs beside them."""
+    """The names in its certificate: common names, DNS names, mail addresses and URIs."""
     user: int | None = None
-    """The unix user, by number."""
+    """The number of its unix user."""
     address: IPv4Address | IPv6Address | None = None
 
     def called(self) -> list[str]:
-        """What ``who`` of a rule could say to mean this peer."""
+        """All values of ``who`` that would match this peer."""
         user = [] if self.user is None else [f"user:{self.user}"]
         address = [] if self.address is None else [f"net:{self.address}"]
         return [*(f"cert:{name}" for name in sorted(self.names)), *user, *address]
@@ -36,14 +36,14 @@ class Peer:
 
 @dataclass(frozen=True)
 class Who:
-    """Whom a rule means: one of these is set, or none for anyone."""
+    """The peers that a rule matches: one field is set, or none for anyone."""
 
     name: str | None = None
     user: int | None = None
     network: IPv4Network | IPv6Network | None = None
 
     def fits(self, peer: Peer) -> bool:
-        """Whether that peer is meant."""
+        """Whether the rule matches this peer."""
         if self.name is not None:
             return self.name in peer.names
         if self.user is not None:
@@ -52,12 +52,12 @@ class Who:
 
 
 def parse_who(text: str) -> Who:
-    """Whom the value of ``who`` means; ConfigError says why nobody can be meant by it."""
+    """The peers that the value of ``who`` means; ConfigError where it can match nobody."""
     kind, colon, value = text.partition(":")
     if text == ANYONE:
         return Who()
     if not colon or not value:
-        raise ConfigError(f'who: expected "cert:NAME", "user:NAME", "net:ADDRESS/BITS" or "{ANYONE}", got "{text}"')
+        raise ConfigError(f'expected "cert:NAME", "user:NAME", "net:ADDRESS/BITS" or "{ANYONE}", got "{text}"', "who")
     if kind == "cert":
         return Who(name=value)
     if kind == "user":
@@ -66,19 +66,19 @@ def parse_who(text: str) -> Who:
         try:
             return Who(network=ip_network(value))
         except ValueError as error:
-            raise ConfigError(f"who: {error}")
-    raise ConfigError(f'who: there is no "{kind}:", only cert:, user:, net: and {ANYONE}')
+            raise ConfigError(str(error), "who")
+    raise ConfigError(f'there is no "{kind}:", only cert:, user:, net: and {ANYONE}', "who")
 
 
 def check_rule(rule: AccessRule) -> None:
-    """ConfigError where a rule leaves open whom it means or what it allows: neither has a safe default."""
+    """Raise ConfigError where a rule does not say whom it matches or what it allows: neither has a safe default."""
     parse_who(rule.who)
     if not rule.allow:
-        raise ConfigError("allow: is missing")
+        raise ConfigError("is missing", "allow")
 
 
 def plain_address(host: str) -> IPv4Address | IPv6Address:
-    """An address, without its zone, and as IPv4 where a socket for both kinds wraps it in IPv6."""
+    """An address without its zone, and as IPv4 where a dual-stack socket has mapped it into IPv6."""
     address = ip_address(host.partition("%")[0])
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -91,4 +91,4 @@ def _user(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, UnicodeEncodeError):
-        raise ConfigError(f"who: there is no user {name}")
+        raise ConfigError(f"there is no user {name}", "who")

@@ -1,4 +1,4 @@
-"""``streamctl``: what an operator does with streamd from the command line.
+"""``streamctl``: streamd's command line for operators.
 
 One module for each family of commands, named in `FAMILIES`. A family's ``add`` puts its commands on the parser; a
 command's ``run`` takes the parsed arguments and returns the exit status. What a command needs beyond the standard
@@ -19,18 +19,21 @@ from streamd.cli.command import FAILED, INTERRUPTED, CommandError, explained
 
 FAMILIES: Final = (
     "streamd.cli.topics",
+    "streamd.cli.groups",
     "streamd.cli.messages.publish",
     "streamd.cli.messages.tail",
     "streamd.cli.messages.export",
+    "streamd.cli.messages.transfer",
     "streamd.cli.top",
     "streamd.cli.bench.run",
     "streamd.cli.files",
     "streamd.cli.config",
+    "streamd.cli.contexts",
     "streamd.cli.spark.archive",
     "streamd.cli.spark.pipeline",
 )
 
-_EPILOG: Final = "streamctl COMMAND --help tells of one of them. See streamctl(1)."
+_EPILOG: Final = "streamctl COMMAND --help describes a command. See streamctl(1)."
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,9 +47,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line. What follows an option may belong to the list that stands before it, which argparse refuses.
+    """Parse the command line, also where positional arguments stand behind an option, which argparse refuses.
 
-    A command that allows that names its list as ``more``.
+    A command that allows that names its list of arguments as ``more``.
     """
     made = parser()
     chosen, rest = made.parse_known_args(arguments)
@@ -58,7 +61,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status. What is wrong is said in one line."""
+    """Run a command and return its exit status. An error is one line."""
     chosen = _parsed(arguments)
     try:
         status: int = chosen.run(chosen)
@@ -80,5 +83,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _forget_output() -> None:
-    """What is still to be written would fail once more when Python ends, with complaints of its own."""
+    """Redirect the output to nowhere: a closed pipe would fail once more when Python ends, with its own message."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

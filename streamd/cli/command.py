@@ -1,4 +1,4 @@
-"""What all commands share: exit statuses, errors, how data is printed, values of options."""
+"""What all commands share: exit statuses, errors, printing of data, values of options."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import re
 from typing import Any, Final
 
 FAILED: Final = 1
-"""What was asked for could not be done."""
+"""The exit status where the request could not be carried out."""
 USAGE: Final = 2
-"""The command line, or a file that it names, can't be used. Also what argparse exits with."""
+"""The exit status where the command line, or a file that it names, can't be used. Also that of argparse."""
 UNAVAILABLE: Final = 69
-"""Something is missing that the command needs: Spark, a Java, the daemon."""
+"""The exit status where something is missing that the command needs: Spark, a Java, the daemon."""
 INTERRUPTED: Final = 130
-"""Ctrl-C."""
+"""The exit status after Ctrl-C."""
 
 SPARK: Final = "pip install 'streamd[spark]', or Debian's package streamd-spark"
-"""What brings Spark and pyarrow."""
+"""The packages that bring Spark and pyarrow."""
+
+PARQUET: Final = "pip install 'streamd[parquet]'"
+"""What brings pyarrow alone."""
 
 SERVER: Final = "127.0.0.1:12345"
-"""Where a daemon that was told nothing else serves Pravega, and with it tools."""
+"""The default address of a daemon's Pravega service, which serves tools too."""
 
 _NEXT: Final = {
     errno.EACCES: ": become the user whose file it is, or root",
@@ -38,7 +41,7 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class CommandError(Exception):
-    """What is wrong, and what to do next, in one line."""
+    """An error of a command: what is wrong, and what to do next, in one line."""
 
     def __init__(self, text: str, status: int = FAILED) -> None:
         super().__init__(text)
@@ -46,26 +49,26 @@ class CommandError(Exception):
 
 
 def explained(error: OSError) -> str:
-    """What the system has against it, and what to do next."""
+    """An error of the operating system in words, with what to do next."""
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     return f"{where}{error.strerror or error}{_NEXT.get(error.errno or 0, '')}"
 
 
 def print_json(value: Any) -> None:
-    """Data for another program: one JSON document."""
+    """Print data for another program: one JSON document."""
     print(json.dumps(value, ensure_ascii=False))
 
 
 def size(text: str) -> int:
-    """A number of bytes on the command line: 67108864, 64m."""
-    found = _SIZE.fullmatch(text)
-    if found is None or not int(found[1]):
+    """Parse a number of bytes on the command line: 67108864, 64m."""
+    match = _SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes, such as 67108864 or 64m")
-    return int(found[1]) * _UNITS[found[2].lower()]
+    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def check_server(server: str) -> None:
-    """Whether a daemon is there. Spark takes seconds to start: what would be in vain is told before."""
+    """Raise CommandError where no daemon answers. Spark takes seconds to start: this is known before."""
     from streamd.client import ClientError, StorageClient
 
     try:

@@ -14,7 +14,7 @@ from typing import Final
 from streamd.cli import parser
 
 FILES: Final = {"bash": "streamctl.bash", "zsh": "_streamctl", "fish": "streamctl.fish"}
-"""What each shell's completion is called: where these shells look, the name counts."""
+"""The name of each shell's completion: shells find it by its name."""
 
 TOPICS: Final = {
     "bash": "_streamctl_topics",
@@ -24,7 +24,7 @@ TOPICS: Final = {
         "bash": r"""
 _streamctl_topics() {
   local name typed="${1//\\/}"
-  [[ "${COMP_WORDS[*]}" == *\ --@(server|sesp|tls|ca|path)* ]] && return
+  [[ "${COMP_WORDS[*]}" == *\ --@(server|context|tls|ca|path)* ]] && return
   timeout 1 streamctl topics --names 2>/dev/null | while IFS= read -r name; do
     if [[ "$name" == "${typed#[\'\"]}"* ]]; then
       [[ "$typed" == [\'\"]* ]] && printf '%s\n' "$name" || printf '%q\n' "$name"
@@ -34,20 +34,20 @@ _streamctl_topics() {
         "zsh": r"""
 _streamctl_topics() {
   local -a names
-  (( ${words[(I)--(server|sesp|tls|ca|path)*]} )) && return 1
+  (( ${words[(I)--(server|context|tls|ca|path)*]} )) && return 1
   names=("${(@f)$(timeout 1 streamctl topics --names 2>/dev/null)}")
   [[ -n "$names" ]] && compadd -a names
 }""",
         "fish": r"""
 function _streamctl_topics
-  string match -qr -- '^--(server|sesp|tls|ca|path)' (commandline -opc); and return
+  string match -qr -- '^--(server|context|tls|ca|path)' (commandline -opc); and return
   timeout 1 streamctl topics --names 2>/dev/null
 end""",
     },
 }
-"""How each shell comes by the names of topics: from the daemon that is there without options; from none, no names.
+"""How each shell completes names of topics: it asks the daemon at the default address, if there is one.
 
-It has a second for that, which is more than enough but where there are tens of thousands.
+It waits a second at most, which is enough but for tens of thousands of topics.
 """
 
 _HEAD: Final = "# Generated from the parser of streamctl by shtab: make completion"
@@ -59,11 +59,15 @@ def completion(shell: str) -> str:
 
     made = parser()
     known = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "BACKUP": shtab.DIRECTORY, "TOPIC": TOPICS}
-    for command, each in _actions(made):
+    for command, action in _actions(made):
         # What is made has a name that is new.
-        if isinstance(each.metavar, str) and each.metavar in known and (command, each.metavar) != ("create", "TOPIC"):
+        if (
+            isinstance(action.metavar, str)
+            and action.metavar in known
+            and (command, action.metavar) != ("create", "TOPIC")
+        ):
             # An attribute of shtab's own, which argparse knows nothing of.
-            vars(each)["complete"] = known[each.metavar]
+            vars(action)["complete"] = known[action.metavar]
     # Without its comments, which speak of another way of installing it.
     lines = [line.rstrip() for line in shtab.complete(made, shell).splitlines() if not line.lstrip().startswith("# ")]
     # zsh looks at the first line.
@@ -72,16 +76,16 @@ def completion(shell: str) -> str:
 
 
 def _actions(made: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
-    """Every option and argument, of every command, with the last word of that."""
-    for each in made._actions:
-        yield made.prog.split()[-1], each
-        if isinstance(each, argparse._SubParsersAction):
-            for command in each.choices.values():
+    """Every option and argument of every command, with the command's last word."""
+    for action in made._actions:
+        yield made.prog.split()[-1], action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
                 yield from _actions(command)
 
 
 def main(directory: str) -> None:
-    """Write them all."""
+    """Write all completions."""
     for shell, name in FILES.items():
         (Path(directory) / name).write_text(completion(shell), encoding="utf-8")
 

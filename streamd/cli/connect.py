@@ -1,7 +1,6 @@
-"""How a command reaches a running daemon: two of its services, and errors that say what to do next.
+"""How a command reaches a running daemon: one address, and errors that say what to do next.
 
-Segments and records go through the Pravega service, with the messages for tools beside Pravega's own; what SESP alone
-can do (delete, seal, truncate, the state of the daemon) goes through that.
+Everything goes through the Pravega service, with the messages for tools beside Pravega's own.
 """
 
 from __future__ import annotations
@@ -13,20 +12,18 @@ from contextlib import contextmanager
 from typing import Final
 
 from streamd.cli.command import FAILED, SERVER, UNAVAILABLE, USAGE, CommandError
-from streamd.client.address import UnixAddress, parse_address
-from streamd.client.blocking import PravegaClient, SespClient, StorageClient
+from streamd.cli.contexts import context_address
+from streamd.client.address import DEFAULT_PORT, parse_address
+from streamd.client.blocking import Client, PravegaClient, StorageClient
 from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken, Refused, Timeout
 from streamd.client.storage import StorageTruncated
 from streamd.client.target import Options
 from streamd.client.tls import client_context
 
-SESP_PORT: Final = 4840
-"""Where a daemon that was told nothing else serves SESP."""
-
 # Something else that listens there may wait for us to say more.
 _GREETING_SECONDS_MAX: Final = 10.0
 
-_NOT_THERE: Final = "there is no such topic: 'streamctl topics' lists them, 'streamctl create' makes one"
+_NOT_THERE: Final = "there is no such topic: 'streamctl topics' lists them, 'streamctl create', or --create, makes one"
 _THERE: Final = "there is such a topic already: choose another name, or give --exist-ok"
 
 _WHAT_NEXT: Final = {
@@ -35,13 +32,14 @@ _WHAT_NEXT: Final = {
     "AlreadyExists": _THERE,
     "SegmentExists": _THERE,
     "SegmentAlreadyExists": _THERE,
-    "TopicSealed": "the topic is sealed and takes no more records: publish to another one",
-    "SegmentIsSealed": "the topic is sealed and takes no more records: publish to another one",
+    "SegmentSealed": "the topic is sealed and takes no more messages: publish to another one",
+    "TopicSealed": "the topic is sealed and takes no more messages: publish to another one",
+    "SegmentIsSealed": "the topic is sealed and takes no more messages: publish to another one",
     "InvalidData": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
     "BadName": "that can't be the name of a topic: 1 to 255 bytes of UTF-8 without control characters",
     "ReadOnly": "the daemon takes no writes now: its disk is full, or it is stopping. Free some room",
     "IOError": "the daemon could not do it: its log says why",
-    "NotAllowed": "the daemon's rules of access do not let you do that: ask who runs it",
+    "GroupBusy": "somebody reads in this group: stop its readers first, or give --force",
     "ReadFailed": "the daemon can't read it: its log says why, 'streamctl verify' finds all that is damaged",
 }
 
@@ -60,41 +58,33 @@ _TLS_WHAT_NEXT: Final = (
 )
 
 
-_SERVER_HELP: Final = f"the daemon's Pravega service (default: $STREAMD_SERVER or {SERVER})"
+SERVER_HELP: Final = f"the daemon: host, host:port, unix:PATH (default: $STREAMD_SERVER, or a context, or {SERVER})"
 
 
-def add_server_options(parser: argparse.ArgumentParser, server_help: str = _SERVER_HELP) -> None:
+def add_server_options(parser: argparse.ArgumentParser, server_help: str = SERVER_HELP) -> None:
     """Options of every command that talks to a daemon."""
     parser.add_argument("--server", metavar="ADDRESS", help=server_help)
-    parser.add_argument(
-        "--sesp",
-        metavar="ADDRESS",
-        help=f"its SESP service (default: $STREAMD_SESP or port {SESP_PORT} of the same host)",
-    )
-    parser.add_argument("--tls", action="store_true", help="speak TLS to both")
+    parser.add_argument("--context", metavar="NAME", help="the daemon of this context, see 'streamctl context'")
+    parser.add_argument("--tls", action="store_true", help="speak TLS")
     parser.add_argument("--ca", metavar="FILE", help="speak TLS, and trust the certificates in this file alone")
     parser.add_argument("--cert", metavar="FILE", help="speak TLS, and show the certificate in this file")
     parser.add_argument("--key", metavar="FILE", help="the key to it (default: in the same file)")
 
 
 def server_address(options: argparse.Namespace) -> str:
-    """Where the Pravega service is."""
-    return _checked("--server", options.server or os.environ.get("STREAMD_SERVER") or SERVER)
+    """Where the daemon is: as given, or as the environment or a context says."""
+    named = getattr(options, "context", None)
+    if options.server is not None:
+        return checked_address("--server", options.server)
+    if named is None and (given := os.environ.get("STREAMD_SERVER")):
+        return checked_address("$STREAMD_SERVER", given)
+    return checked_address("the context", context_address(named) or SERVER)
 
 
-def sesp_address(options: argparse.Namespace) -> str:
-    """Where SESP is: as given, or where a daemon at the same host has it."""
-    if given := options.sesp or os.environ.get("STREAMD_SESP"):
-        return _checked("--sesp", given)
-    server = parse_address(server_address(options))
-    if isinstance(server, UnixAddress):
-        raise CommandError(f"this command speaks SESP too: with --server {server}, give its address as --sesp", USAGE)
-    return str(server._replace(port=SESP_PORT))
-
-
-def _checked(option: str, address: str) -> str:
+def checked_address(option: str, address: str) -> str:
+    """An address as clients take it: the default port where there is only a host."""
     try:
-        return str(parse_address(address))
+        return str(parse_address(address, DEFAULT_PORT))
     except ValueError as error:
         raise CommandError(f"{option}: {error}", USAGE)
 
@@ -121,14 +111,6 @@ def storage(options: argparse.Namespace) -> Iterator[StorageClient]:
 
 
 @contextmanager
-def sesp(options: argparse.Namespace) -> Iterator[SespClient]:
-    """The daemon's topics, as its administrator sees them."""
-    address, settings = sesp_address(options), _settings(options)
-    with answered(address, settings), SespClient(address, **settings) as client:
-        yield client
-
-
-@contextmanager
 def pravega(options: argparse.Namespace) -> Iterator[PravegaClient]:
     """Who writes events, each once."""
     address, settings = server_address(options), _settings(options)
@@ -136,6 +118,14 @@ def pravega(options: argparse.Namespace) -> Iterator[PravegaClient]:
         _greet(address, settings)
         with PravegaClient(address, **settings) as client:
             yield client
+
+
+@contextmanager
+def messages(options: argparse.Namespace) -> Iterator[Client]:
+    """Who publishes messages, each once, over restarts of the daemon."""
+    address, settings = server_address(options), _settings(options)
+    with answered(address, settings), Client(address, **settings) as client:
+        yield client
 
 
 def _greet(address: str, settings: Options) -> None:
@@ -151,10 +141,14 @@ def about(topic: str) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        raise CommandError(f"{topic}: {_what_next(error)}", FAILED)
+        shown = topic if topic.isprintable() else ascii(topic)
+        raise CommandError(f"{shown}: {what_next(error)}", FAILED)
 
 
-def _what_next(error: Refused) -> str:
+def what_next(error: Refused) -> str:
+    """What a refusal means, and what to do next."""
+    if error.reason == "NotAllowed":
+        return f"the daemon's rules of access do not let you do that: {str(error).partition(': ')[2]}"
     return _WHAT_NEXT.get(error.reason, f"the daemon refused: {error}")
 
 
@@ -174,9 +168,9 @@ def answered(address: str, settings: Options) -> Iterator[None]:
     try:
         yield
     except StorageTruncated as error:
-        raise CommandError(f"these records are gone; the first that is there is {error.number}: give --from 'first'")
+        raise CommandError(f"these messages are gone; the first that is there is {error.number}: give --from 'first'")
     except Refused as error:
-        raise CommandError(_what_next(error), FAILED)
+        raise CommandError(what_next(error), FAILED)
     except ProtocolBroken as error:
         raise CommandError(
             f"what answers at {address} is not that service of streamd: see 'listens on' in its log ({error})",

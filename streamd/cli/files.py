@@ -1,4 +1,4 @@
-"""``streamctl verify``, ``repair``, ``backup`` and ``restore``: what is done with the files of a store."""
+"""``streamctl verify``, ``repair``, ``backup`` and ``restore``: work on the files of a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamd.store.upkeep.problems import Problem, Progress
 
 _PATHS: Final = ("streamd-data", "/var/lib/streamd")
-"""Where a daemon has its store: one that was started by hand, in its working directory, and systemd's service."""
+"""The default directories of a store: that of a daemon started by hand, and that of the systemd service."""
 
 
 def add(commands: Any) -> None:
@@ -27,18 +27,20 @@ def add(commands: Any) -> None:
     verifying = _command(commands, "verify", "check every checksum of a store, running or not", verify)
     _add_path(verifying)
     verifying.add_argument("--backup", metavar="DIR", help="check the files of this backup instead")
-    repairing = _command(commands, "repair", "tell what can be saved of a damaged store, and save it", repair)
+    repairing = _command(commands, "repair", "show what can be saved of a damaged store, and save it", repair)
     _add_path(repairing)
-    repairing.add_argument("--apply", action="store_true", help="do it; without this, nothing is changed")
+    repairing.add_argument(
+        "--apply", action="store_true", help="carry out the repair; without this, nothing is changed"
+    )
     taking = _command(commands, "backup", "add a snapshot of a store, running or not, to a backup", backup)
     taking.add_argument("to", metavar="DIR", help="the backup; a new one where there is nothing yet")
     _add_path(taking)
-    taking.add_argument("--keep", type=positive, metavar="N", help="then forget all snapshots but the last N")
-    taking.add_argument("--list", action="store_true", help="list the snapshots in it, and add none")
-    restoring = _command(commands, "restore", "make a store of a snapshot", restore)
+    taking.add_argument("--keep", type=positive, metavar="N", help="afterwards remove all snapshots but the last N")
+    taking.add_argument("--list", action="store_true", help="list the snapshots of the backup, and add none")
+    restoring = _command(commands, "restore", "make a store from a snapshot", restore)
     restoring.add_argument("backup", metavar="BACKUP", help="the backup")
     restoring.add_argument("to", metavar="DIR", help="the store: a new or empty directory")
-    restoring.add_argument("--snapshot", metavar="NAME", help="which one (default: the latest)")
+    restoring.add_argument("--snapshot", metavar="NAME", help="which snapshot (default: the latest)")
 
 
 def _command(commands: Any, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
@@ -52,7 +54,7 @@ def _command(commands: Any, name: str, summary: str, run: Any) -> argparse.Argum
 
 def _add_path(parser: argparse.ArgumentParser) -> None:
     # Whoever may not look into the service's directory is told of that one, so a link that leads there is enough.
-    default = next((each for each in _PATHS if os.path.lexists(each)), _PATHS[0])
+    default = next((path for path in _PATHS if os.path.lexists(path)), _PATHS[0])
     text = f"the store (default: {_PATHS[0]}; where there is none, {_PATHS[1]})"
     parser.add_argument("--path", metavar="DIR", default=default, help=text)
 
@@ -61,7 +63,7 @@ def _add_path(parser: argparse.ArgumentParser) -> None:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Exit status 0: sound; 1: damaged."""
+    """Check a store. Exit status 0: sound; 1: damaged."""
     if options.backup is not None:
         return _verify_backup(options)
     with readable():
@@ -81,7 +83,7 @@ def _problems(path: str, *, wanted: bool) -> list[Problem]:
 
 @contextmanager
 def _checking(*, wanted: bool) -> Iterator[Callable[[Progress], None]]:
-    """Shows how far a check has come."""
+    """A progress bar for a check."""
     with progress("verify", 100, shown=lambda percent: f"{percent:.0f} %", rate=False, wanted=wanted) as advance:
         shown = 0
 
@@ -97,16 +99,21 @@ def _checking(*, wanted: bool) -> Iterator[Callable[[Progress], None]]:
 def _report(path: str, problems: list[Problem], *, as_json: bool) -> int:
     from streamd.store.upkeep.problems import Severity
 
-    damaged = sum(each.severity is Severity.ERROR for each in problems)
+    damaged = sum(problem.severity is Severity.ERROR for problem in problems)
     if as_json:
-        told = [
-            {"severity": each.severity.value, "path": each.path, "position": each.position, "reason": each.reason}
-            for each in problems
+        shown = [
+            {
+                "severity": problem.severity.value,
+                "path": problem.path,
+                "position": problem.position,
+                "reason": problem.reason,
+            }
+            for problem in problems
         ]
-        print_json({"path": path, "sound": not damaged, "problems": told})
+        print_json({"path": path, "sound": not damaged, "problems": shown})
     else:
-        for each in problems:
-            print(each)
+        for problem in problems:
+            print(problem)
         print(f"{path}: {counted(damaged, 'damaged place')}" if damaged else f"{path}: sound")
     if damaged:
         say("restore a backup with 'streamctl restore', or see what 'streamctl repair' can save")
@@ -120,11 +127,11 @@ def _verify_backup(options: argparse.Namespace) -> int:
 
     disk = Disk()
     with readable():
-        found = Backup(disk, options.backup)
-        manifests = found.manifests()
-        total = sum(each.size for each in manifests)
+        backup = Backup(disk, options.backup)
+        manifests = backup.manifests()
+        total = sum(manifest.size for manifest in manifests)
         with progress("verify", total, wanted=not options.no_progress) as advance:
-            wrong = {each.name: check(disk, found, each, advance) for each in manifests}
+            wrong = {manifest.name: check(disk, backup, manifest, advance) for manifest in manifests}
     if options.json:
         print_json({"path": options.backup, "sound": not any(wrong.values()), "snapshots": wrong})
     else:
@@ -134,32 +141,32 @@ def _verify_backup(options: argparse.Namespace) -> int:
 
 
 def repair(options: argparse.Namespace) -> int:
-    """Tell what would be done; with --apply, do it. Exit status 0: nothing is damaged any more."""
+    """Print what a repair would do; with --apply, do it. Exit status 0: nothing is damaged any more."""
     from streamd.store.disk import Disk
     from streamd.store.upkeep.repair.run import Repair
 
-    with readable(), Repair(Disk(), options.path) as found:
+    with readable(), Repair(Disk(), options.path) as repairing:
         with _checking(wanted=not options.no_progress) as show:
-            steps = found.examine(show)
+            steps = repairing.examine(show)
         if not options.json:
             for step in steps:
                 print(step)
-        kept = found.apply(_now()) if options.apply and steps else None
+        kept = repairing.apply(_now()) if options.apply and steps else None
     sound = not steps
     if kept is not None:
         problems = _problems(options.path, wanted=not options.no_progress)
-        sound = not any(each.severity.value == "damaged" for each in problems)
+        sound = not any(problem.severity.value == "damaged" for problem in problems)
     if options.json:
-        told = [{"path": each.path, "damage": each.damage, "action": each.action, "lost": each.lost} for each in steps]
-        print_json({"path": options.path, "steps": told, "applied": kept is not None, "kept": kept, "sound": sound})
+        shown = [{"path": step.path, "damage": step.damage, "action": step.action, "lost": step.lost} for step in steps]
+        print_json({"path": options.path, "steps": shown, "applied": kept is not None, "kept": kept, "sound": sound})
     elif not steps:
         print(f"{options.path}: nothing to repair")
     elif kept is None:
-        say(f"nothing was changed. Copy {options.path} somewhere safe first; then do it with --apply")
+        say(f"nothing was changed. Copy {options.path} somewhere safe first; then run it with --apply")
     else:
-        print(f"{options.path}: repaired; all that was cut is kept in {kept}")
+        print(f"{options.path}: repaired; everything that was cut off is kept in {kept}")
         if not sound:
-            raise CommandError("more is damaged than could be seen before: run 'streamctl repair' again")
+            raise CommandError("more damage was found: run 'streamctl repair' again")
     return 0 if sound else FAILED
 
 
@@ -167,7 +174,7 @@ def repair(options: argparse.Namespace) -> int:
 
 
 def _now() -> str:
-    """The time, as names of snapshots have it: they sort by it."""
+    """The time in the form that names of snapshots have: they sort by it."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
@@ -193,7 +200,7 @@ def backup(options: argparse.Namespace) -> int:
         files = counted(taken.tightened, "file")
         say(f"{options.to}: other users could read {files} of this backup; only the owner can now")
     if options.json:
-        print_json({**_told(taken.manifest), "copied_bytes": taken.copied_bytes, "forgotten": forgotten})
+        print_json({**_as_json(taken.manifest), "copied_bytes": taken.copied_bytes, "forgotten": forgotten})
     else:
         print(f"{options.to}: snapshot {taken.manifest.name}, {amount(taken.manifest.size)}, ", end="")
         print(f"{amount(taken.copied_bytes)} of it copied now")
@@ -202,22 +209,22 @@ def backup(options: argparse.Namespace) -> int:
     return 0
 
 
-def _told(manifest: Manifest) -> dict[str, Any]:
-    told = {"snapshot": manifest.name, "store": manifest.store, "sequence": manifest.sequence}
-    return {**told, "bytes": manifest.size, "packs": len(manifest.packs)}
+def _as_json(manifest: Manifest) -> dict[str, Any]:
+    shown = {"snapshot": manifest.name, "store": manifest.store, "sequence": manifest.sequence}
+    return {**shown, "bytes": manifest.size, "packs": len(manifest.packs)}
 
 
 def _list(manifests: list[Manifest], *, as_json: bool) -> int:
     if as_json:
-        print_json([_told(each) for each in manifests])
+        print_json([_as_json(manifest) for manifest in manifests])
     else:
-        rows = [(each.name, each.sequence, Size(each.size), len(each.packs)) for each in manifests]
+        rows = [(manifest.name, manifest.sequence, Size(manifest.size), len(manifest.packs)) for manifest in manifests]
         print_table(("snapshot", "sequence", "size", "packs"), rows)
     return 0
 
 
 def restore(options: argparse.Namespace) -> int:
-    """Make a store of a snapshot, and verify it."""
+    """Make a store from a snapshot, and verify it."""
     from streamd.store.disk import Disk
     from streamd.store.upkeep.backup.files import Backup
     from streamd.store.upkeep.backup.restore import choose
@@ -225,10 +232,10 @@ def restore(options: argparse.Namespace) -> int:
 
     disk = Disk()
     with readable(options.to):
-        found = Backup(disk, options.backup)
-        manifest = choose(found, options.snapshot)
+        backup = Backup(disk, options.backup)
+        manifest = choose(backup, options.snapshot)
         with progress("restore", manifest.size, wanted=not options.no_progress) as advance:
-            copy(disk, found, manifest, options.to, advance)
+            copy(disk, backup, manifest, options.to, advance)
     problems = _problems(options.to, wanted=not options.no_progress)
     if not options.json:
         print(f"{options.to}: restored from snapshot {manifest.name}")

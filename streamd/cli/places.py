@@ -40,8 +40,10 @@ END: Final = Place()
 
 def place(text: str) -> Place:
     """A place on the command line."""
-    if text in ("first", "end"):
-        return FIRST if text == "first" else END
+    if text in ("first", "earliest"):
+        return FIRST
+    if text in ("end", "latest"):
+        return END
     if text.isascii() and text.isdecimal():
         return Place(int(text))
     if found := _AGO.fullmatch(text):

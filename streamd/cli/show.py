@@ -1,4 +1,4 @@
-"""What people see: tables, sizes, times, progress. Programs get JSON instead."""
+"""Output for people: tables, sizes, times, progress. Programs get JSON instead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamd.cli.messages.source import Info
 
 Advance = Callable[[int], None]
-"""Told how much more is done."""
+"""Called with how much more is done."""
 
 
 class Size(int):
@@ -22,10 +22,10 @@ class Size(int):
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns under their names: numbers to the right, all else to the left; nothing is cut."""
-    found = list(rows)
-    cells = [[_cell(each) for each in row] for row in found]
-    right = [bool(found) and all(isinstance(row[at], int) for row in found) for at in range(len(head))]
+    """Print columns under their names: numbers to the right, all else to the left; nothing is cut."""
+    listed = list(rows)
+    cells = [[_cell(value) for value in row] for row in listed]
+    right = [bool(listed) and all(isinstance(row[at], int) for row in listed) for at in range(len(head))]
     widths = [max(map(width, column)) for column in zip(head, *cells, strict=True)]
     for row in [list(head), *cells]:
         line = [
@@ -43,11 +43,11 @@ def width(text: str) -> int:
     """How many columns of a terminal a text takes: some characters take two, some none."""
     if text.isascii():
         return len(text)
-    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
+    return sum(0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def amount(size: float) -> str:
-    """A number of bytes as people say it."""
+    """A number of bytes with its unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -56,12 +56,12 @@ def amount(size: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """So many of something."""
+    """A count with its noun, in the singular or the plural."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def described(info: Info) -> dict[str, Any]:
-    """A topic as JSON has it. Offsets count records, as they do for SESP and in Spark."""
+    """A topic as a JSON object. Offsets count records, as they do for SESP and in Spark."""
     return {
         "name": info.name,
         "id": info.id,
@@ -79,9 +79,9 @@ def described(info: Info) -> dict[str, Any]:
 def progress(
     what: str, total: int | None, *, shown: Callable[[float], str] = amount, rate: bool = True, wanted: bool = True
 ) -> Iterator[Advance]:
-    """A progress bar on standard error, where somebody sits there. `total` is None where nobody knows it.
+    """A progress bar on standard error, where that is a terminal. `total` is None where it is not known.
 
-    `shown` says amounts as people read them; `rate` tells how much comes in a second, too.
+    `shown` formats amounts; with `rate` the amount per second is shown too.
     """
     if not wanted or not sys.stderr.isatty():
         yield lambda more: None
@@ -92,7 +92,7 @@ def progress(
     from rich.text import Text
 
     class Done(ProgressColumn):
-        """How much is done, of how much, and how fast."""
+        """The column with how much is done, of how much, and how fast."""
 
         def render(self, task: Task) -> Text:
             of = "" if task.total is None else f" of {shown(task.total)}"
@@ -108,10 +108,10 @@ def progress(
 
 
 def numbers(count: float) -> str:
-    """A number of records, or of anything."""
+    """A number with separators."""
     return f"{count:,.0f}"
 
 
 def say(text: str) -> None:
-    """What goes on, beside what is printed for others."""
+    """Print a line on standard error, beside the data on standard output."""
     print(f"streamctl: {text}", file=sys.stderr, flush=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
+import termios
 import time
+import tty
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from streamd.cli.command import print_json
-from streamd.cli.messages.source import add_source_options, source
+from streamd.cli.messages.source import add_source_options, reconnecting
 from streamd.cli.show import Size, amount, counted, print_table
 from streamd.cli.values import positive, seconds
 
@@ -41,7 +45,7 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "top",
         help="show the busiest topics, as it goes",
-        description="Show the busiest topics, and what comes to them in a second, until Ctrl-C.",
+        description="Show the busiest topics, and what comes to them in a second, until q or Ctrl-C.",
     )
     parser.add_argument(
         "--interval", type=seconds, default=_INTERVAL_SECONDS, metavar="SECONDS", help="(default: %(default)s)"
@@ -55,32 +59,64 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Look again and again."""
-    with source(options) as found, ExitStack() as stack:
+    with ExitStack() as stack:
         live = None
-        if sys.stdout.isatty() and not options.json:
-            from rich.live import Live
+        keys = stack.enter_context(_Keys())
+        looked = 0
+        for rates in reconnecting(options, lambda found: _looks(found, options, keys)):
+            if rates is None:
+                continue
+            if live is None and sys.stdout.isatty() and not options.json:
+                from rich.live import Live
 
-            live = stack.enter_context(Live(auto_refresh=False, screen=True))
-        for rates in _looks(found, options):
+                live = stack.enter_context(Live(auto_refresh=False, screen=True))
             if live is not None:
                 # So many as there is room for below and above the lines of the table.
                 rows = min(options.rows, max(live.console.height - _LINES, 1))
                 live.update(_shown(rates, rows), refresh=True)
             else:
                 _print(rates, options)
+            looked += 1
+            if looked == options.looks:
+                break
     return 0
 
 
-def _looks(found: Source, options: argparse.Namespace) -> Iterator[list[Rate]]:
+class _Keys:
+    """The keyboard, where somebody sits at it: a key is read when it is pressed."""
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            self._before = termios.tcgetattr(sys.stdin)
+            tty.setcbreak(sys.stdin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long; whether somebody has pressed q meanwhile."""
+        until = time.monotonic() + seconds
+        while self._before is not None and (left := until - time.monotonic()) > 0:
+            if select.select([sys.stdin], [], [], left)[0] and os.read(sys.stdin.fileno(), 1) in (b"q", b"Q", b""):
+                return True
+        time.sleep(max(until - time.monotonic(), 0))
+        return False
+
+
+def _looks(found: Source, options: argparse.Namespace, keys: _Keys) -> Iterator[list[Rate] | None]:
+    """Yield rates again and again, until q; first nothing, which says that the connection works."""
     before, at = _held(found), time.monotonic()
-    looked = 0
-    while options.looks is None or looked < options.looks:
-        time.sleep(options.interval)
+    yield None
+    while not keys.wait(options.interval):
         found.refresh()
         now, then = _held(found), time.monotonic()
         yield rates(before, now, then - at)
         before, at = now, then
-        looked += 1
 
 
 def _held(found: Source) -> dict[int, Info]:
@@ -116,7 +152,7 @@ def _print(found: list[Rate], options: argparse.Namespace) -> None:
         print_json({**_told(records, size), "topics": topics})
     else:
         rows = [(each.name, round(each.records), Size(each.bytes), each.held) for each in found[: options.rows]]
-        print_table(("topic", "records/s", "bytes/s", "records"), rows)
+        print_table(("topic", "messages/s", "bytes/s", "messages"), rows)
         print()
     sys.stdout.flush()
 
@@ -126,11 +162,11 @@ def _shown(found: list[Rate], rows: int) -> RenderableType:
     from rich.text import Text
 
     records, size = _total(found)
-    title = f"{records:,.0f} records/s, {amount(size)}/s, {counted(len(found), 'topic')}"
-    more = f"{counted(len(found) - rows, 'other')} not shown. Ctrl-C ends" if len(found) > rows else "Ctrl-C ends"
+    title = f"{records:,.0f} messages/s, {amount(size)}/s, {counted(len(found), 'topic')}"
+    more = f"{counted(len(found) - rows, 'other')} not shown. q ends" if len(found) > rows else "q ends"
     table = Table(title=title, title_justify="left", caption=more, caption_justify="left")
     table.add_column("topic", no_wrap=True)
-    for name in ("records/s", "bytes/s", "records"):
+    for name in ("messages/s", "bytes/s", "messages"):
         table.add_column(name, justify="right")
     for each in found[:rows]:
         # Not as rich's markup: a name may hold brackets.

@@ -1,4 +1,4 @@
-"""``streamctl topics``, ``info``, ``create``, ``delete``, ``seal``, ``truncate``, ``groups``: what there is."""
+"""``streamctl topics``, ``info``, ``create``, ``delete``, ``seal``, ``truncate``: what there is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from streamd.cli.command import CommandError, print_json
-from streamd.cli.connect import about, add_server_options, sesp, storage
+from streamd.cli.connect import about, add_server_options, storage
 from streamd.cli.messages.source import add_source_options, readable, source
 from streamd.cli.places import PLACE_HELP, place
 from streamd.cli.show import Size, amount, counted, described, print_table, say
@@ -22,14 +22,13 @@ def add(commands: Any) -> None:
     listing.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="those that fit, such as 'logs.*'")
     listing.add_argument("--names", action="store_true", help="print the names alone, one a line")
     _reading(commands, "info", "tell all that is known of a topic", info).add_argument("topic", metavar="TOPIC")
-    _reading(commands, "groups", "list the reader groups of a topic", groups).add_argument("topic", metavar="TOPIC")
     making = _changing(commands, "create", "make topics", create)
     making.add_argument("--exist-ok", action="store_true", help="those that are there already are fine")
     deleting = _changing(commands, "delete", "delete topics with everything in them", delete)
     deleting.add_argument("--yes", action="store_true", help="do not ask")
-    _changing(commands, "seal", "let topics take no more records", seal)
-    cutting = _changing(commands, "truncate", "drop the oldest records of a topic", truncate, many=False)
-    kept = f"the first record that is kept: {PLACE_HELP}"
+    _changing(commands, "seal", "let topics take no more messages", seal)
+    cutting = _changing(commands, "truncate", "drop the oldest messages of a topic", truncate, many=False)
+    kept = f"the first message that is kept: {PLACE_HELP}"
     cutting.add_argument("--before", type=place, required=True, metavar="PLACE", help=kept)
 
 
@@ -73,7 +72,7 @@ def topics(options: argparse.Namespace) -> int:
         (each.name, each.records, each.first_number, each.number, Size(each.bytes), "sealed" if each.sealed else "")
         for each in listed
     ]
-    print_table(("topic", "records", "first", "next", "size", ""), rows)
+    print_table(("topic", "messages", "first", "next", "size", ""), rows)
     if not rows:
         fits = "" if options.pattern == "*" else f" that fits {options.pattern!r}"
         say(f"there is no topic{fits}: 'streamctl create' or 'streamctl publish --create' makes one")
@@ -106,25 +105,16 @@ def _shown(key: str, value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def groups(options: argparse.Namespace) -> int:
-    """Who reads, and how far they are."""
-    told = _more(options)["groups"]
-    if options.json:
-        print_json(told)
-        return 0
-    rows = [(name, each["position"], each["lag"], each["ranges"]) for name, each in sorted(told.items())]
-    print_table(("reader group", "position", "behind", "ranges above"), rows)
-    if not rows:
-        say(f"nobody reads {options.topic} in a reader group")
-    return 0
-
-
 def _more(options: argparse.Namespace) -> dict[str, Any]:
     """What only a daemon's administrator is told, or the files tell: writers, groups, retention."""
     if options.path is None:
-        with sesp(options) as client, about(options.topic):
-            told = client.info(options.topic)
-        return {"writers": told["writers"], "groups": told["groups"], "retention": told["retention"]}
+        with storage(options) as client, about(options.topic):
+            known = client.segment(options.topic)
+            listed = {each.group: each for each in client.groups() if each.segment == known.id}
+            shown = ("position", "lag", "ranges")
+            told = {name: {key: getattr(each, key) for key in shown} for name, each in listed.items()}
+            more = client.describe(known.id)
+        return {"writers": more["writers"], "groups": told, "retention": more["retention"]}
     from streamd.store.disk import Disk
     from streamd.store.errors import NoSuchSegment
     from streamd.store.reading.follow import Follower
@@ -135,11 +125,15 @@ def _more(options: argparse.Namespace) -> dict[str, Any]:
         segment = follower.segments.by_name.get(options.topic)
         if segment is None:
             raise NoSuchSegment(options.topic)
-    found = {
-        name: {"position": group.position, "lag": segment.number - group.position, "ranges": len(group.ranges)}
-        for name, group in (segment.groups or {}).items()
+    groups = {
+        name: {
+            "position": acknowledged.position,
+            "lag": acknowledged.lag(segment.number),
+            "ranges": len(acknowledged.ranges),
+        }
+        for name, acknowledged in (segment.groups or {}).items()
     }
-    return {"writers": len(segment.levels or {}), "groups": found}
+    return {"writers": len(segment.levels or {}), "groups": groups}
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------
@@ -150,7 +144,8 @@ def create(options: argparse.Namespace) -> int:
     with storage(options) as client:
         made = []
         for name in options.topics:
-            with _changed(options, name, "made"):
+            there = bool(options.exist_ok and client.named([name]))
+            with _changed(options, name, "there already" if there else "made"):
                 made.append(client.create(name, exists_ok=options.exist_ok))
     if options.json:
         print_json([described(each) for each in made])
@@ -168,27 +163,30 @@ def _changed(options: argparse.Namespace, name: str, done: str) -> Iterator[None
 
 def delete(options: argparse.Namespace) -> int:
     """Delete topics; a person is asked first."""
-    with sesp(options) as client:
+    with storage(options) as client:
         # All of them are looked at before the first one goes.
+        ids = {}
         held = {}
         for name in options.topics:
             with about(name):
-                held[name] = client.info(name)["messages"]
+                segment = client.segment(name)
+                ids[name], held[name] = segment.id, segment.records
         if not options.yes:
-            _ask(held)
+            shown = [f"{name} ({counted(count, 'message')})" for name, count in held.items()]
+            ask_person(f"Delete {', '.join(shown)} for good?")
         for name in held:
-            with _changed(options, name, f"deleted, with {counted(held[name], 'record')}"):
-                client.delete(name)
+            with _changed(options, name, f"deleted, with {counted(held[name], 'message')}"):
+                client.delete(ids[name])
     if options.json:
         print_json([{"name": name, "records": count} for name, count in held.items()])
     return 0
 
 
-def _ask(held: dict[str, int]) -> None:
-    shown = ", ".join(f"{name} ({counted(count, 'record')})" for name, count in held.items())
+def ask_person(question: str) -> None:
+    """Go on only where somebody says yes."""
     try:
         # Not by input's own prompt: that goes to the standard output, and so into the file of who writes that down.
-        print(f"Delete {shown} for good? [y/N] ", end="", file=sys.stderr, flush=True)
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
         answer = input()
     except EOFError:
         raise CommandError("nobody is there to be asked: give --yes")
@@ -198,10 +196,10 @@ def _ask(held: dict[str, int]) -> None:
 
 def seal(options: argparse.Namespace) -> int:
     """Seal topics."""
-    with sesp(options) as client:
+    with storage(options) as client:
         for name in options.topics:
             with _changed(options, name, "sealed"):
-                client.seal(name)
+                client.seal(client.segment(name).id)
     if options.json:
         print_json([{"name": name, "sealed": True} for name in options.topics])
     return 0
@@ -217,12 +215,11 @@ def truncate(options: argparse.Namespace) -> int:
             f"{options.topic}: it ends before offset {known.number}, and nothing was dropped: "
             "give a lower --before, or 'end' to drop all that is there"
         )
-    with sesp(options) as client, about(options.topic):
-        client.topic(options.topic).truncate(first)
-        told = client.info(options.topic)
+    with storage(options) as client, about(options.topic):
+        client.truncate(known.id, first)
+        left = client.segment(known.id)
     if options.json:
-        print_json({"name": options.topic, "first_offset": told["first_offset"], "records": told["messages"]})
+        print_json({"name": options.topic, "first_offset": left.first_number, "records": left.records})
     else:
-        left = counted(told["messages"], "record")
-        print(f"{options.topic}: {left} left, from offset {told['first_offset']:,} on")
+        print(f"{options.topic}: {counted(left.records, 'message')} left, from offset {left.first_number:,} on")
     return 0

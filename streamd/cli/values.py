@@ -1,4 +1,4 @@
-"""Numbers on the command line, beside sizes, which are in `streamd.cli.command`."""
+"""Parsers of numbers on the command line; that of sizes is in `streamd.cli.command`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ _SECONDS_MAX: Final = 3600.0
 
 
 def whole(text: str) -> int:
-    """0, 1, 2 …"""
+    """Parse a whole number: 0, 1, 2 …"""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is no number: 0, 1, 2 and so on")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """1, 2, 3 …"""
+    """Parse a positive number: 1, 2, 3 …"""
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """A time that somebody waits for."""
+    """Parse a time in seconds."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = 0.0
-    if not _SECONDS_LEAST <= found <= _SECONDS_MAX:
+        value = 0.0
+    if not _SECONDS_LEAST <= value <= _SECONDS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from {_SECONDS_LEAST} to {_SECONDS_MAX:g}")
-    return found
+    return value

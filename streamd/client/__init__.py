@@ -16,12 +16,15 @@ Inside, every command is written once, in the module of its protocol (`sesp`, `s
 """
 
 from streamd.client.blocking import (
+    Client,
     FastStreamClient,
     PravegaClient,
     Reader,
+    Record,
     SespClient,
     SmqClient,
     StorageClient,
+    Subscription,
     Topic,
     Writer,
 )
@@ -32,6 +35,9 @@ from streamd.client.target import Options
 from streamd.client.values import Message, Type
 
 __all__ = [
+    "Client",
+    "Record",
+    "Subscription",
     "SespClient",
     "Topic",
     "SmqClient",

@@ -13,11 +13,13 @@ Under asyncio they use the loop that runs. On Twisted's reactor they are given i
 from __future__ import annotations
 
 from typing import Any, Unpack
+from uuid import UUID
 
-from streamd.client.address import parse_address
+from streamd.client.address import DEFAULT_ADDRESS, DEFAULT_PORT, parse_address
 from streamd.client.core.commands import Asynchronous, AsynchronousIterator
 from streamd.client.core.connection import Driver
 from streamd.client.faststream import FastStreamCommands
+from streamd.client.messages import RECONNECT_SECONDS_MAX, MessagesCommands, RecordBase, SubscriptionFeed
 from streamd.client.pravega.commands import EventFeed, PravegaCommands
 from streamd.client.pravega.writer import WriterCommands
 from streamd.client.sesp import SespCommands, TopicCommands
@@ -25,7 +27,19 @@ from streamd.client.smq import SmqCommands
 from streamd.client.storage import StorageCommands
 from streamd.client.target import Options, Target
 
-__all__ = ["FastStreamClient", "PravegaClient", "Reader", "SespClient", "SmqClient", "StorageClient", "Topic", "Writer"]
+__all__ = [
+    "Client",
+    "FastStreamClient",
+    "PravegaClient",
+    "Reader",
+    "Record",
+    "SespClient",
+    "SmqClient",
+    "StorageClient",
+    "Subscription",
+    "Topic",
+    "Writer",
+]
 
 
 class AsynchronousClient(Asynchronous):
@@ -85,6 +99,51 @@ class PravegaClient(AsynchronousClient, PravegaCommands[Reader, Writer]):
 
     _reader_type = Reader
     _writer_type = Writer
+
+
+class Record(RecordBase):
+    """A message of a topic; with a reader group, to be acknowledged."""
+
+    __slots__ = ()
+
+    async def ack(self) -> None:
+        """Say that it is done with. Returns when that is on disk."""
+        await self._ack()
+
+    async def nack(self, delay: float | None = None, *, error: str = "") -> None:
+        """Give it back: it comes again after `delay` seconds, or when the group's rule says so.
+
+        `error` says why, for its dead letter.
+        """
+        await self._nack(delay, error)
+
+
+class Subscription(AsynchronousIterator[Record], SubscriptionFeed[Record]):
+    """The messages of a topic, for ``async for``. Made by `Client.subscribe`."""
+
+    async def close(self) -> None:
+        """End it. What was delivered and not acknowledged goes to other members."""
+        await self._end()
+
+
+class Client(Asynchronous, MessagesCommands[Subscription]):
+    """Publishes messages and subscribes to topics, reconnecting. Made by `streamd.connect`."""
+
+    _subscription_type = Subscription
+    _record_type = Record
+
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        reactor: Any = None,
+        writer_id: UUID | None = None,
+        reconnect_seconds_max: float = RECONNECT_SECONDS_MAX,
+        **options: Unpack[Options],
+    ) -> None:
+        driver = _driver(reactor)
+        target = Target(parse_address(address, DEFAULT_PORT), **options)
+        super().__init__(target, lambda: driver, writer_id=writer_id, reconnect_seconds_max=reconnect_seconds_max)
 
 
 class StorageClient(AsynchronousClient, StorageCommands):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Unpack
+from uuid import UUID
 
-from streamd.client.address import parse_address
-from streamd.client.core.commands import Blocking, BlockingIterator
+from streamd.client.address import DEFAULT_ADDRESS, DEFAULT_PORT, parse_address
+from streamd.client.core.commands import Blocking, BlockingIterator, run
 from streamd.client.drivers.sockets import SocketDriver
 from streamd.client.faststream import FastStreamCommands
+from streamd.client.messages import RECONNECT_SECONDS_MAX, MessagesCommands, RecordBase, SubscriptionFeed
 from streamd.client.pravega.commands import EventFeed, PravegaCommands
 from streamd.client.pravega.writer import WriterCommands
 from streamd.client.sesp import SespCommands, TopicCommands
@@ -15,7 +17,19 @@ from streamd.client.smq import SmqCommands
 from streamd.client.storage import StorageCommands
 from streamd.client.target import Options, Target
 
-__all__ = ["FastStreamClient", "PravegaClient", "Reader", "SespClient", "SmqClient", "StorageClient", "Topic", "Writer"]
+__all__ = [
+    "Client",
+    "FastStreamClient",
+    "PravegaClient",
+    "Reader",
+    "Record",
+    "SespClient",
+    "SmqClient",
+    "StorageClient",
+    "Subscription",
+    "Topic",
+    "Writer",
+]
 
 
 class BlockingClient(Blocking):
@@ -62,6 +76,49 @@ class PravegaClient(BlockingClient, PravegaCommands[Reader, Writer]):
 
     _reader_type = Reader
     _writer_type = Writer
+
+
+class Record(RecordBase):
+    """A message of a topic; with a reader group, to be acknowledged."""
+
+    __slots__ = ()
+
+    def ack(self) -> None:
+        """Say that it is done with. Returns when that is on disk."""
+        run(self._ack())
+
+    def nack(self, delay: float | None = None, *, error: str = "") -> None:
+        """Give it back: it comes again after `delay` seconds, or when the group's rule says so.
+
+        `error` says why, for its dead letter.
+        """
+        run(self._nack(delay, error))
+
+
+class Subscription(BlockingIterator[Record], SubscriptionFeed[Record]):
+    """The messages of a topic, to iterate over. Made by `Client.subscribe`."""
+
+    def close(self) -> None:
+        """End it. What was delivered and not acknowledged goes to other members."""
+        run(self._end())
+
+
+class Client(Blocking, MessagesCommands[Subscription]):
+    """Publishes messages and subscribes to topics, reconnecting, for code that blocks. One thread at a time."""
+
+    _subscription_type = Subscription
+    _record_type = Record
+
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        writer_id: UUID | None = None,
+        reconnect_seconds_max: float = RECONNECT_SECONDS_MAX,
+        **options: Unpack[Options],
+    ) -> None:
+        target = Target(parse_address(address, DEFAULT_PORT), **options)
+        super().__init__(target, SocketDriver, writer_id=writer_id, reconnect_seconds_max=reconnect_seconds_max)
 
 
 class StorageClient(BlockingClient, StorageCommands):

@@ -6,6 +6,7 @@ segment that was given the name meanwhile.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -16,10 +17,11 @@ from streamd.client.core.connection import MakeDriver
 from streamd.client.core.session import Answer, OrderedSession
 from streamd.client.errors import ClientError, Refused
 from streamd.client.target import Target
-from streamd.wire import WireError
+from streamd.wire import WireError, work
 from streamd.wire import tools as wire
 from streamd.wire.client.tools import StorageReplies, request_bytes
 from streamd.wire.tools import Code, LevelChange, Part, Reply, Request, Run, SegmentInfo
+from streamd.wire.work import GroupInfo
 
 R = TypeVar("R", bound=Reply)
 
@@ -50,6 +52,32 @@ class StorageRefused(Refused):
 
 class StorageTruncated(StorageRefused):
     """Records to be read are gone; `number` is the first retained one."""
+
+
+class ToolsSession(OrderedSession[Reply]):
+    """A connection that speaks the messages for tools."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(StorageReplies(target.reply_bytes_max), target)
+        self._next_id = 0
+
+    def request(self, kind: type[R], make: Callable[..., Request], *values: object) -> Answer[R]:
+        """Send a request. The answer is a reply of this kind, or StorageRefused."""
+        self._next_id += 1
+        id = self._next_id
+
+        def meaning(replies: list[Reply]) -> R:
+            (reply,) = replies
+            if reply.id != id:
+                raise WireError(f"the answer to request {reply.id} where that to {id} is due")
+            if isinstance(reply, wire.Refusal):
+                refused = StorageTruncated if reply.code == Code.RECORDS_TRUNCATED else StorageRefused
+                raise refused(reply.code, reply.text, reply.number, reply.offset)
+            if not isinstance(reply, kind):
+                raise WireError(f"{type(reply).__name__} in place of {kind.__name__}")
+            return reply
+
+        return self.ask(request_bytes(make(id, *values)), 1, meaning)
 
 
 class RunFeed(Feed[Run]):
@@ -90,34 +118,17 @@ class RunFeed(Feed[Run]):
         return self._tools._request(wire.RecordsRead, wire.ReadRecords, *place)
 
 
-class StorageCommands(ConnectedCommands[OrderedSession[Reply]]):
+class StorageCommands(ConnectedCommands[ToolsSession]):
     """Looks at segments, reads records in columns, and publishes what was written to hidden segments."""
+
+    _session_type = ToolsSession
 
     def __init__(self, target: Target, make_driver: MakeDriver) -> None:
         super().__init__(target, make_driver)
-        self._next_id = 0
         self._appended: deque[Answer[wire.RecordsAppended]] = deque()
 
-    def _make_session(self) -> OrderedSession[Reply]:
-        return OrderedSession(StorageReplies(self._target.reply_bytes_max), self._target)
-
     def _request(self, kind: type[R], make: Callable[..., Request], *values: object) -> Answer[R]:
-        """Send a request. The answer is a reply of this kind, or StorageRefused."""
-        self._next_id += 1
-        id = self._next_id
-
-        def meaning(replies: list[Reply]) -> R:
-            (reply,) = replies
-            if reply.id != id:
-                raise WireError(f"the answer to request {reply.id} where that to {id} is due")
-            if isinstance(reply, wire.Refusal):
-                refused = StorageTruncated if reply.code == Code.RECORDS_TRUNCATED else StorageRefused
-                raise refused(reply.code, reply.text, reply.number, reply.offset)
-            if not isinstance(reply, kind):
-                raise WireError(f"{type(reply).__name__} in place of {kind.__name__}")
-            return reply
-
-        return self._session.ask(request_bytes(make(id, *values)), 1, meaning)
+        return self._session.request(kind, make, *values)
 
     # -- segments ------------------------------------------------------------------------------------------------------
 
@@ -153,6 +164,12 @@ class StorageCommands(ConnectedCommands[OrderedSession[Reply]]):
         """Make a segment; with `exists_ok`, take the one that is there."""
         existing = wire.Existing.TAKEN if exists_ok else wire.Existing.REFUSED
         return (await self._request(wire.Segments, wire.MakeSegment, name, False, existing)).segments[0]
+
+    @command
+    async def create_all(self, names: Sequence[str]) -> list[SegmentInfo]:
+        """Make segments, or take those that are there; all requests are on their way at once."""
+        asked = [self._request(wire.Segments, wire.MakeSegment, name, False, wire.Existing.TAKEN) for name in names]
+        return [(await answer).segments[0] for answer in asked]
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -195,6 +212,12 @@ class StorageCommands(ConnectedCommands[OrderedSession[Reply]]):
         """Make a hidden segment and return its id; with `replace`, an empty one in place of the one that is there."""
         existing = wire.Existing.REPLACED if replace else wire.Existing.REFUSED
         return (await self._request(wire.Segments, wire.MakeSegment, name, True, existing)).segments[0].id
+
+    @command
+    async def create_hidden_all(self, names: Sequence[str]) -> list[int]:
+        """Make empty hidden segments, in place of those that are there; all requests are on their way at once."""
+        asked = [self._request(wire.Segments, wire.MakeSegment, name, True, wire.Existing.REPLACED) for name in names]
+        return [(await answer).segments[0].id for answer in asked]
 
     @command
     async def append(self, hidden: int, number: int, batch: Batch) -> int:
@@ -241,6 +264,98 @@ class StorageCommands(ConnectedCommands[OrderedSession[Reply]]):
     async def set_group(self, segment: int, group: str, position: int) -> int:
         """Put a reader group at a position, and return it: never below the first retained record."""
         return (await self._request(wire.GroupPosition, wire.SetGroup, segment, group, position)).position
+
+    @command
+    async def groups(self, pattern: str = "*") -> list[GroupInfo]:
+        """Return the reader groups of all topics whose name fits a shell pattern."""
+        groups: list[GroupInfo] = []
+        after = 0
+        while True:
+            page = await self._request(work.GroupList, work.ListGroups, pattern, after)
+            groups += page.groups
+            if not page.after:
+                return groups
+            after = page.after
+
+    @command
+    async def move_group(self, segment: int, group: str, position: int, *, force: bool = False) -> int:
+        """Put a reader group at a position, also for its readers; ``GroupBusy`` while there are any, unless `force`."""
+        return (await self._request(wire.GroupPosition, work.MoveGroup, segment, group, position, force)).position
+
+    @command
+    async def drop_group(self, segment: int, group: str, *, force: bool = False) -> None:
+        """Forget a reader group; ``GroupBusy`` while somebody reads in it, unless `force`."""
+        await self._request(work.Done, work.DropGroup, segment, group, force)
+
+    @command
+    async def set_group_rule(self, segment: int, group: str, rule: str) -> None:
+        """Set a reader group's rule, as JSON: ``deliveries_max``, ``retry_seconds``, ``dead_letter``. Empty: none."""
+        await self._request(work.Done, work.SetGroupRule, segment, group, rule)
+
+    @command
+    async def take(
+        self,
+        segment: int,
+        group: str,
+        *,
+        records_max: int = 1000,
+        bytes_max: int = READ_BYTES,
+        seconds: float = 0.0,
+        latest: bool = False,
+    ) -> work.RecordsTaken:
+        """Take records as a member of a reader group, which this connection becomes; wait so long for the first."""
+        limits = (latest, records_max, bytes_max, int(1000 * seconds))
+        return await self._request(work.RecordsTaken, work.TakeRecords, segment, group, *limits)
+
+    @command
+    async def acknowledge(self, segment: int, group: str, numbers: Iterable[int]) -> tuple[int, ...]:
+        """Acknowledge records that were taken; returns those that nobody had."""
+        settled = await self._request(work.RecordsSettled, work.AcknowledgeRecords, segment, group, tuple(numbers))
+        return settled.unknown
+
+    @command
+    async def refuse(
+        self, segment: int, group: str, numbers: Iterable[int], *, delay: float | None = None, error: str = ""
+    ) -> tuple[int, ...]:
+        """Give records back, to be delivered again after `delay` seconds, or when the rule says so."""
+        milliseconds = -1 if delay is None else int(1000 * delay)
+        place = (segment, group, tuple(numbers), milliseconds, error)
+        return (await self._request(work.RecordsSettled, work.RefuseRecords, *place)).unknown
+
+    @command
+    async def leave(self, segment: int, group: str) -> None:
+        """Be no member of a reader group any more. What was taken and not acknowledged goes to others."""
+        await self._request(work.Done, work.LeaveGroup, segment, group)
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    @command
+    async def store(
+        self, segment: int, batch: Batch, *, writer: bytes = work.NO_WRITER, sequence: int = 0, due: int = 0
+    ) -> work.RecordsStored:
+        """Append records to a topic. With a writer, those below its level are not stored again."""
+        return await self._request(work.RecordsStored, work.StoreRecords, segment, writer, sequence, due, batch)
+
+    @command
+    async def describe(self, segment: int) -> dict[str, Any]:
+        """Return how many writers a topic knows, and its rule of retention."""
+        known: dict[str, Any] = json.loads((await self._request(work.TopicDescribed, work.DescribeTopic, segment)).text)
+        return known
+
+    @command
+    async def seal(self, segment: int) -> None:
+        """Let a topic take no more records."""
+        await self._request(work.Done, work.SealTopic, segment)
+
+    @command
+    async def delete(self, segment: int) -> None:
+        """Delete a topic with all that belongs to it."""
+        await self._request(work.Done, work.DeleteTopic, segment)
+
+    @command
+    async def truncate(self, segment: int, number: int) -> None:
+        """Drop the records of a topic below a number."""
+        await self._request(work.Done, work.TruncateTopic, segment, number)
 
     @command
     async def level(self, segment: int, writer: bytes) -> int | None:

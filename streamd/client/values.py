@@ -86,6 +86,9 @@ class Message(NamedTuple):
 def _type_of(value: object, elements: Sequence[Any]) -> Type:
     if isinstance(value, array) and value.typecode in _OF_CODE:
         return _OF_CODE[value.typecode]
+    if not isinstance(value, (str, int, float, Sequence, array)):
+        # Of a dict its keys alone would be sent, of a set its elements in any order.
+        raise TypeError(f"{value!r:.80} is none of the values of a message: give a text, a number, or a list of them")
     kinds = set(map(type, elements))
     if kinds == {str}:
         return Type.STR

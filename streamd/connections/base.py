@@ -6,7 +6,7 @@ told. The base keeps these promises for it, each in a module of its own:
 - It does only what the rules let its peer do, at the rate that they allow (`permitted`).
 - A peer that sends too much is no longer read; one that begins a frame and never ends it is dropped (`holding`).
 - For a peer that does not take its replies nothing more is done (`sending`).
-- Replies go out in the order of the requests, however many are in progress (`order`).
+- Requests are begun in their order (`order`), and replies go out in it, however many are in progress (`replies`).
 - At the end (the peer's, or the daemon's) what was asked is finished and answered first (here).
 
 One class after the other adds its part to the same object: a call from one to the next for each request would cost more
@@ -16,7 +16,7 @@ than what most of them do.
 from __future__ import annotations
 
 from itertools import chain
-from typing import Final
+from typing import ClassVar, Final
 
 from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener, IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
@@ -27,7 +27,8 @@ from zope.interface import implementer
 
 from streamd.connections.core import Core
 from streamd.connections.holding import Phase
-from streamd.connections.order import Broken, Ordered, Reply
+from streamd.connections.order import Ordered
+from streamd.connections.slots import Broken, Reply
 from streamd.tls.handshake import why_failed
 from streamd.wire import Codec
 
@@ -38,6 +39,7 @@ _HTTP_METHODS: Final = tuple(
     method + b" "
     for method in (b"GET", b"POST", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE", b"PRI")
 )
+_OPEN: Final = Phase.OPEN
 _FEW: Final = 4
 """So many requests at once, and no more, are what somebody sends who waits for their answers."""
 
@@ -47,6 +49,9 @@ _HTTP_METHOD_MAX: Final = max(map(len, _HTTP_METHODS))
 @implementer(IHalfCloseableProtocol, IHandshakeListener, IPushProducer)
 class StreamProtocol(Ordered, Protocol):
     """One connection of a stream protocol, from its first byte to its end."""
+
+    refused_greetings: ClassVar[tuple[bytes, ...]] = _HTTP_METHODS
+    """First bytes with which a connection is closed at once: those of a browser."""
 
     def __init__(self, core: Core, codec: Codec) -> None:
         super().__init__(core, codec)
@@ -78,10 +83,22 @@ class StreamProtocol(Ordered, Protocol):
         self._frame_began = None
 
     def dataReceived(self, data: bytes) -> None:
-        if self._phase is not Phase.OPEN:
+        if self._phase is not _OPEN:
             data = self._greet(data) if self._phase is Phase.GREETING else b""
             if not data:
                 return
+        if self._is_free:
+            try:
+                reply = self.express(data)
+            except Exception:
+                self._crash(Failure())
+                return
+            if reply is not None:
+                if reply:
+                    self._send(reply)
+                    self._out_bytes += len(reply)
+                return
+        self._leave_express()
         if self.codec.error is not None:
             # What follows a broken frame is no request, also while those before it are still in progress.
             return
@@ -96,7 +113,13 @@ class StreamProtocol(Ordered, Protocol):
             requests = chain(requests, (Broken(codec.error),))
         elif self._frame_began is not None or codec.buffered:
             self._watch_frame(bool(requests))
-        elif type(requests) is list and len(requests) <= _FEW and self._is_free():
+        elif (
+            type(requests) is list
+            and len(requests) <= _FEW
+            # Nothing stands before them, and nothing in their way.
+            and not (self._incoming_bytes or self._requests or self._reading or self._pause or self._paces)
+            and not (self._advancing or self._turn is not None or self._permits.is_stale)
+        ):
             self._begin_few(requests)
             return
         self._incoming = chain(self._incoming, requests) if self._incoming_bytes else iter(requests)
@@ -106,11 +129,11 @@ class StreamProtocol(Ordered, Protocol):
     def _greet(self, data: bytes) -> bytes:
         """Look at the first bytes, and give them out when they are no HTTP request."""
         head = self._greeting = self._greeting + data
-        if head.startswith(_HTTP_METHODS):
+        if head.startswith(self.refused_greetings):
             self.log.warn("{peer} speaks HTTP to {wire}", peer=self.peer, wire=self.name)
             self._cut_off("http")
             return b""
-        if len(head) < _HTTP_METHOD_MAX and any(method.startswith(head) for method in _HTTP_METHODS):
+        if len(head) < _HTTP_METHOD_MAX and any(method.startswith(head) for method in self.refused_greetings):
             self._watch_frame(False)
             return b""
         self._phase = Phase.OPEN
@@ -176,6 +199,7 @@ class StreamProtocol(Ordered, Protocol):
         """Close at once."""
         if self._phase is not Phase.CLOSED and self.transport is not None:
             self._phase = Phase.ENDING
+            self._joint = None
             self._forget()
             self._cut()
 

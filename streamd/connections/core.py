@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IAddress, IReactorTime
 
 from streamd.access.permits import Access
 from streamd.connections.load import Load
@@ -32,6 +32,8 @@ class Core:
     """Who may do what; everybody everything, unless there are rules."""
     loops: LoopCounts = field(default_factory=LoopCounts)
     """How often periodic jobs failed."""
+    addresses: dict[str, list[IAddress]] = field(default_factory=dict)
+    """Where each protocol listens, by its name."""
 
     serving: Callable[[], bool] = field(default=lambda: True, compare=False)
     """Whether every endpoint is up, and the daemon is not about to end."""

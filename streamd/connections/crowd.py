@@ -104,7 +104,7 @@ class Crowd:
                 self._serve(member, event)
                 continue
             try:
-                data = member.socket.recv(_READ_BYTES)
+                data = member.receive(_READ_BYTES)
             except BlockingIOError:
                 continue
             except OSError:
@@ -200,6 +200,7 @@ class Member(tcp.Server):
     def __init__(self, crowd: Crowd, connection: socket.socket, *args: Any) -> None:
         self._crowd = crowd
         self.descriptor = connection.fileno()
+        self.receive = connection.recv
         super().__init__(connection, *args)
 
     def startReading(self) -> None:

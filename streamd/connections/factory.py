@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
@@ -12,17 +12,21 @@ from streamd.access.peer import address_text
 from streamd.connections.base import StreamProtocol
 from streamd.connections.core import Core
 from streamd.connections.gathering import Gathering
-from streamd.metrics import Traffic
+from streamd.connections.joint import JointAppend
+from streamd.store import Segment
 
 
 class StreamFactory(Gathering[StreamProtocol], Factory, metaclass=ABCMeta):
     """Makes the connections of one endpoint, unless there are too many, and ends them together."""
 
     noisy = False
+    name: ClassVar[str]
+    """The protocol's name, by which its traffic is counted."""
 
     def __init__(self, core: Core) -> None:
-        # What is counted is known with the first connection, which has the protocol's name.
-        super().__init__(core, Traffic())
+        super().__init__(core, core.load.traffic_of(self.name))
+        self.joint: dict[tuple[Segment, int], JointAppend] = {}
+        """By topic and tag: the messages that came together in this turn."""
 
     @abstractmethod
     def build(self) -> StreamProtocol:
@@ -42,14 +46,10 @@ class StreamFactory(Gathering[StreamProtocol], Factory, metaclass=ABCMeta):
         protocol = self.build()
         protocol.factory = self
         protocol.address = address
-        self.traffic = self.core.load.traffic_of(protocol.name)
         return protocol
 
     def refused(self, reason: str) -> None:
-        """Somebody was closed as soon as it came."""
-        if not self.traffic.connected:
-            # Nobody has come yet who would know which protocol this is.
-            self.traffic = self.core.load.traffic_of(self.build().name)
+        """Count a connection that was refused on arrival."""
         self.traffic.connections_refused[reason] += 1
 
     def left(self, connection: StreamProtocol) -> None:

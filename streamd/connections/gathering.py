@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
+from zope.interface import implementer
 
 from streamd.connections.core import Core
+from streamd.interfaces import IDrained
 from streamd.metrics import Traffic
 
 
@@ -23,6 +25,7 @@ class Ending(Protocol):
 C = TypeVar("C", bound=Ending)
 
 
+@implementer(IDrained)
 class Gathering(Generic[C]):
     """What a factory knows of its connections."""
 

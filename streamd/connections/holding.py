@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from enum import Enum, auto
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
+from streamd.batch import Buffer
 from streamd.connections.core import Core
 from streamd.connections.permitted import Permitted
 from streamd.store import Run, Segment
 from streamd.wire import Codec
+
+if TYPE_CHECKING:
+    from streamd.connections.joint import JointAppend
 
 # Smaller changes of what a connection holds are not counted.
 _HELD_GRAIN: Final = 1024
@@ -40,6 +44,11 @@ class Phase(Enum):
 class Holding(Permitted, metaclass=ABCMeta):
     """What a connection holds, and whether it is read."""
 
+    __slots__ = (
+        *("_asked_bytes", "_deadline", "_fetching", "_frame_began", "_greeting", "_has_room", "_held_bytes"),
+        *("_incoming_bytes", "_is_free", "_joint", "_pause", "_phase", "_ready_bytes", "_unsent_bytes", "codec"),
+    )
+
     def __init__(self, core: Core, codec: Codec) -> None:
         super().__init__(core)
         self.codec = codec
@@ -57,6 +66,10 @@ class Holding(Permitted, metaclass=ABCMeta):
         self._has_room = False
         """Whether there is room set aside for a large record: that which is being read, or on its way to the peer."""
         self._fetching = False
+        self._is_free = False
+        """Whether all is known to be answered, and nothing is in the way of one more request."""
+        self._joint: JointAppend | None = None
+        """Where the one message is whose answer this connection waits for, in place of a slot."""
 
     @abstractmethod
     def _cut_off(self, reason: str) -> None:
@@ -83,6 +96,15 @@ class Holding(Permitted, metaclass=ABCMeta):
     def recent(self, segment: Segment, number: int, records_max: int) -> Run | None:
         """Few records for the peer where they are at hand: then there is nothing to wait for."""
         return self.core.store.recent(segment, number, bytes_max=self.reply_bytes_max, records_max=records_max)
+
+    def recent_one(self, segment: Segment, number: int) -> tuple[int, Buffer] | None:
+        """The tag and the bytes of one record for the peer, where it is at hand: it counts as read."""
+        record = self.core.store.recent_one(segment, number)
+        if record is not None:
+            traffic = self.factory.traffic
+            traffic.read_records += 1
+            traffic.read_bytes += len(record[1])
+        return record
 
     def read_at(self, segment: Segment, offset: int, *, bytes_max: int) -> Deferred[list[Run]]:
         """Like `read`, from an offset on."""
@@ -153,7 +175,12 @@ class Holding(Permitted, metaclass=ABCMeta):
         if self._phase is not Phase.CLOSED:
             self._hold()
 
+    @abstractmethod
+    def _leave_express(self) -> None:
+        """Be served as connections are that have more to do than one request."""
+
     def _pause_for(self, why: int) -> None:
+        self._leave_express()
         if not self._pause and self._phase is not Phase.ENDING:
             self.transport.pauseProducing()
         self._pause |= why

@@ -12,8 +12,9 @@ from streamd.access.peer import peer_of, peer_text
 from streamd.access.permits import CREATE, STALE, WRITE, NotAllowed, Permits, TooManyTopics, TopicFull
 from streamd.batch import Batch
 from streamd.connections.core import Core
+from streamd.interfaces import RequestError
 from streamd.metrics import Traffic, reason_of
-from streamd.store import Segment, StoreError
+from streamd.store import Segment
 from streamd.store.records.offsets import span
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ class Permitted:
     """One peer, and the rules that fit it.
 
     A protocol asks before it does anything with a topic, each time: the answer is remembered, and changes with the
-    rules. What is refused is a StoreError like others, so that the protocol answers it in its own words.
+    rules. What is refused is a RequestError, so that the protocol answers it in its own words.
     """
+
+    __slots__ = ("_paces", "_permits", "core")
 
     name: ClassVar[str] = "stream"
     """The word for the protocol, in logs and metrics."""
@@ -58,7 +61,11 @@ class Permitted:
         """Raise NotAllowed unless the peer has this right, or one of these rights, on the topic of that name."""
         # Without rules this is all that it costs.
         if not self._permits.is_open and not self.permits.rights(name) & right:
-            raise NotAllowed(name)
+            raise NotAllowed(name, right)
+
+    def who(self) -> str:
+        """Whom the peer is taken for, in the words of a rule."""
+        return ", ".join(peer_of(self.transport).called()) or "anyone"
 
     def allow_write(self, segment: Segment, batch: Batch, tag: int = 0, times: int = 1) -> None:
         """Raise NotAllowed unless the peer may append these records, so many times."""
@@ -83,7 +90,7 @@ class Permitted:
         if not self._permits.may_make(name, self.core.store.names, self.core.clock.seconds()):
             raise TooManyTopics(name)
 
-    def note(self, error: StoreError) -> None:
+    def note(self, error: RequestError) -> None:
         """Count what is refused. What a rule refuses is a line at debug alone: a peer can do this all day."""
         reason = reason_of(error)
         self.traffic.requests_refused[reason] += 1

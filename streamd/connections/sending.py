@@ -26,8 +26,12 @@ PROGRESS_BYTES_LEAST: Final = 1 << 20
 class Sending(Holding):
     """The way out of a connection."""
 
+    __slots__ = ("_direct", "_out_bytes", "_paid_bytes", "_put", "_send_some", "_unsent", "_watch")
+
     _put: Callable[[bytes], None]
     """Gives something to the transport, to be sent when it can be."""
+    _send_some: Callable[[bytes], int]
+    """Gives something to the operating system, and returns how much of it was taken. Only of a plain socket."""
 
     def __init__(self, core: Core, codec: Codec) -> None:
         super().__init__(core, codec)
@@ -66,6 +70,8 @@ class Sending(Holding):
         # A plain socket takes what it can at once, without a turn of the reactor, and tells a pull producer when the
         # rest has gone. TLS and other wrapped transports have buffers of their own.
         self._direct = isinstance(self.transport, Connection)
+        if self._direct:
+            self._send_some = self.transport.socket.send
         self._put = self.transport.write
         if isinstance(self.transport, TLSMemoryBIOProtocol):
             # Past the buffer that gathers small writes until the next turn: they are gathered here already, and nobody

@@ -1,5 +1,5 @@
-"""What the daemon does with its process: `streamd.service` is its life, and uses these.
+"""The daemon as a process: `streamd.service` is its life, and uses these modules.
 
-`process` prepares it (limits, signals, how it ends), `log` is what it says, `notify` what it tells systemd, `reload`
-what SIGHUP changes: all of it, or nothing.
+`process` prepares the process (limits, signals, exit status), `log` is the log, `notify` talks to systemd, and `reload`
+applies what SIGHUP changes: all of it, or nothing.
 """

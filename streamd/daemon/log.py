@@ -1,8 +1,8 @@
 """The daemon's log: twistd's text, or one JSON object a line, from a given level up.
 
-twistd asks its application for an observer before it makes one of its own, and a service meets that application when
-it is given its parent. So `StreamdService` hands over what `open_log` makes, and everything that is logged from then
-on, also by twistd itself, by ``print`` and by ``warnings``, goes through it.
+twistd asks its application for an observer before it makes one of its own, and a service meets that application when it
+gets its parent. So `StreamdService` hands over what `open_log` makes. From then on everything that is logged goes
+through it, also by twistd itself, by ``print`` and by ``warnings``.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _LEGACY = frozenset({"format", "isError", "system", "time", "why", "failure", "l
 
 @dataclass(frozen=True)
 class Log:
-    """Where the log goes: the observer to use (None: twistd's own), and whether standard error shows it too."""
+    """The destination of the log: the observer (None: twistd's own), and whether standard error shows the log too."""
 
     observer: ILogObserver | None
     on_stderr: bool
     least: LogLevelFilterPredicate | None = None
 
     def set_level(self, level: str) -> None:
-        """Log from this level up, where the log is ours."""
+        """Log from this level up, where the observer is ours."""
         if self.least is not None:
             self.least.setLogLevelForNamespace("", LogLevel.levelWithName(level))
 
 
 def open_log(settings: LogSettings, twistd: Mapping[str, Any], reactor: IReactorFromThreads) -> Log:
-    """The log for these settings, to where twistd's own options say.
+    """The log for these settings, at the destination that twistd's own options give.
 
-    With ``--logger`` or ``--syslog`` somebody has chosen an observer already.
+    With ``--logger`` or ``--syslog`` the operator has chosen an observer already.
     """
     if twistd.get("logger") or twistd.get("syslog"):
         return Log(None, False)
@@ -68,23 +68,23 @@ def open_log(settings: LogSettings, twistd: Mapping[str, Any], reactor: IReactor
 
 
 def from_level(level: str) -> LogLevelFilterPredicate:
-    """A filter for what is of this level or above, which can be changed."""
+    """A filter that passes events of this level and above; its level can be changed."""
     return LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
 
 
 def filtered(inner: ILogObserver, least: LogLevelFilterPredicate) -> ILogObserver:
-    """An observer that passes on what the filter lets through."""
+    """An observer that passes on the events that the filter lets through."""
     made: ILogObserver = FilteringLogObserver(inner, [least])
     return made
 
 
 def json_observer(file: IO[Any]) -> FileLogObserver:
-    """Writes each event as one line of JSON."""
+    """An observer that writes each event as one line of JSON."""
     return FileLogObserver(file, lambda event: json_line(event) + "\n")
 
 
 def json_line(event: LogEvent) -> str:
-    """One event as a JSON object: time, level, namespace, message, then its fields; a traceback last."""
+    """An event as a JSON object: time, level, namespace, message, then its fields, and a traceback last."""
     level = event.get("log_level")
     moment = datetime.fromtimestamp(event.get("log_time", 0.0), UTC)
     line: dict[str, object] = {
@@ -103,7 +103,7 @@ def json_line(event: LogEvent) -> str:
 
 
 def _simple(value: object) -> object:
-    """A value that JSON has, for any value. NaN and the infinities are not JSON, though Python writes them."""
+    """A value that JSON can express, for any value: NaN and the infinities are not JSON, though Python writes them."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -114,7 +114,7 @@ def _simple(value: object) -> object:
 
 
 def _destination(twistd: Mapping[str, Any], reactor: IReactorFromThreads) -> IO[Any]:
-    """Where twistd would log to: standard output in the foreground, else its file, which SIGUSR1 rotates."""
+    """The file that twistd would log to: standard output in the foreground, else a file that SIGUSR1 rotates."""
     name = twistd.get("logfile")
     if name == "-" or (not name and twistd.get("nodaemon", True)):
         if not twistd.get("nodaemon", True):
@@ -128,7 +128,7 @@ def _destination(twistd: Mapping[str, Any], reactor: IReactorFromThreads) -> IO[
 
 
 def _same_file(one: IO[Any], other: IO[Any]) -> bool:
-    """Whether both end in the same terminal, pipe or file."""
+    """Whether two files are the same terminal, pipe or file."""
     try:
         return os.path.samestat(os.fstat(one.fileno()), os.fstat(other.fileno()))
     except (OSError, ValueError):  # closed, or not a real file

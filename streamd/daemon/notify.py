@@ -35,7 +35,7 @@ _PHASES: Final = ("READY", "RELOADING", "STOPPING")
 
 
 class Notifier:
-    """Tells a service manager how the daemon is. Without an address there is none, and nothing is sent."""
+    """Tells a service manager the state of the daemon. Without an address nothing is sent."""
 
     _log = Logger()
 
@@ -51,7 +51,7 @@ class Notifier:
         self._socket: socket.socket | None = None
         self._owed: dict[str, str] = {}
         self._unheard = False
-        self._told = ""
+        self._status_sent = ""
         self._describe: Callable[[], str] | None = None
         self._loop = Loop("watchdog", self._tick, clock, loops)
 
@@ -59,7 +59,10 @@ class Notifier:
     def from_environment(
         cls, environment: MutableMapping[str, str], clock: IReactorTime, loops: LoopCounts | None = None
     ) -> Notifier:
-        """The one that systemd asks for, which is taken out of the environment: no child is meant by it."""
+        """The notifier that systemd asks for.
+
+        Its variables are removed from the environment, so that no child uses them.
+        """
         address = environment.pop("NOTIFY_SOCKET", None)
         usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         watched = usec.isdecimal() and int(usec) > 0 and pid in ("", str(os.getpid()))
@@ -71,11 +74,11 @@ class Notifier:
         return min(_STATUS_SECONDS, (self._watchdog_seconds or _STATUS_SECONDS * 2) / 2)
 
     def status(self, text: str) -> None:
-        """What the daemon is at before it is ready, or why it never will be. A status is one line."""
+        """Set the status line: what the daemon does before it is ready, or why it never will be."""
         self._tell(STATUS=" ".join(text.split()))
 
     def ready(self, describe: Callable[[], str]) -> None:
-        """The daemon serves; from now on the watchdog hears of it, and `describe` gives the status."""
+        """Announce that the daemon serves, and begin to feed the watchdog; `describe` returns the status line."""
         self._describe = describe
         self._tell(READY="1")
         if self._address is not None and not self._loop.running:
@@ -83,7 +86,10 @@ class Notifier:
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """While the settings are read again. Whether they are taken or refused, the daemon serves afterwards."""
+        """Announce a reload for the duration of the context.
+
+        The daemon serves afterwards, also where it was refused.
+        """
         self._tell(RELOADING="1", MONOTONIC_USEC=str(time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000))
         try:
             yield
@@ -91,12 +97,12 @@ class Notifier:
             self._tell(READY="1")
 
     def stopping(self) -> None:
-        """The daemon drains. It goes on to send signs of life until `close`."""
+        """Announce that the daemon drains. The watchdog is fed until `close`."""
         self._describe = None
         self._tell(STOPPING="1", STATUS="stopping")
 
     def close(self) -> None:
-        """Nothing more is sent."""
+        """Send nothing more."""
         self._loop.stop()
         if self._socket is not None:
             self._socket.close()
@@ -105,14 +111,17 @@ class Notifier:
     def _tick(self) -> None:
         words = {} if self._watchdog_seconds is None else {"WATCHDOG": "1"}
         try:
-            if self._describe is not None and (status := self._describe()) != self._told:
-                words["STATUS"] = self._told = status
+            if self._describe is not None and (status := self._describe()) != self._status_sent:
+                words["STATUS"] = self._status_sent = status
         finally:
             # The reactor turns, also where the status can't be told: no reason to be killed.
             self._tell(**words)
 
     def _tell(self, **words: str) -> None:
-        """Send these and what could not be sent before. What can't be sent now is tried again in the next tick."""
+        """Send lines, and those that could not be sent before.
+
+        What can't be sent now is tried again at the next tick.
+        """
         if self._address is None:
             return
         if any(phase in words for phase in _PHASES):

@@ -1,7 +1,7 @@
-"""What the daemon changes in its process, and how it ends it.
+"""What the daemon changes in its process, and how it ends the process.
 
-All of it is state that every other part of the process shares, so it is in one place, and `Process.restore` takes it
-back: tests start and stop the service in a process of their own.
+All of it is state that every other part of the process shares, so it is in one place, and `Process.restore` undoes it:
+tests start and stop the service in their own process.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SWITCH_SECONDS = 0.0005
 
 
 class StartFailed(SystemExit, Exception):
-    """The daemon can't start; the text says why, and the log and the operator have been told.
+    """The daemon can't start. The text says why; the log and the operator were told.
 
     It is a SystemExit, so that the process ends with status 1 and without a traceback. It is an Exception too, since
-    twistd removes its PID file, and tells the process that waits for the daemon, only for those.
+    twistd removes its PID file, and notifies the process that waits for the daemon, only for those.
     """
 
     def __init__(self, reason: str) -> None:
@@ -45,7 +45,7 @@ class StartFailed(SystemExit, Exception):
 
 
 class Process:
-    """The limits, the garbage collector, the thread switching and the signals of this process."""
+    """The limits, the garbage collector, the thread switching and the signal handlers of this process."""
 
     _log = Logger()
 
@@ -55,7 +55,7 @@ class Process:
         self._stopping = False
 
     def prepare(self, files_wanted: int) -> None:
-        """Before the store is opened: as many descriptors as allowed, and longer pauses between collections."""
+        """Prepare the process before the store is opened: more descriptors, fewer garbage collections."""
         self._raise_file_limit(files_wanted)
         self._undo.append(partial(gc.set_threshold, *gc.get_threshold()))
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -65,15 +65,15 @@ class Process:
         sys.setswitchinterval(_SWITCH_SECONDS)
 
     def settle(self) -> None:
-        """After recovery: what is there now stays, so no later collection has to walk over all segments again."""
+        """Freeze all objects after recovery: no later garbage collection has to walk over all segments."""
         gc.collect()
         gc.freeze()
         self._undo.append(gc.unfreeze)
 
     def take_signals(self, reload: Callable[[], None]) -> None:
-        """SIGTERM and SIGINT stop the reactor, and the process then exits 0; SIGHUP calls `reload`.
+        """Handle signals: SIGTERM and SIGINT stop the reactor, and the process exits 0; SIGHUP calls `reload`.
 
-        To be called when the reactor runs, since it installs its own handlers at that moment: with those, twistd
+        Call it when the reactor runs, since the reactor installs its own handlers at that moment: with those, twistd
         would end by the same signal again after a clean stop.
         """
         if threading.current_thread() is not threading.main_thread():
@@ -87,7 +87,7 @@ class Process:
             self._undo.append(partial(signal.signal, number, before))
 
     def stop(self) -> None:
-        """Stop the reactor, once; a second signal while the daemon drains is no error."""
+        """Stop the reactor once; a second signal while the daemon drains is no error."""
         if self._stopping:
             return
         self._stopping = True
@@ -97,7 +97,7 @@ class Process:
             pass  # somebody else has stopped it
 
     def restore(self) -> None:
-        """Take everything back, in reverse."""
+        """Undo all changes, in reverse order."""
         while self._undo:
             self._undo.pop()()
 
@@ -135,7 +135,7 @@ class Process:
 
 
 def fatal(reason: str) -> NoReturn:
-    """End the process now, from whatever thread: nothing may be acknowledged after a failed sync."""
+    """End the process now, from any thread: nothing may be acknowledged after a failed sync."""
     # A log that nobody reads can block for ever. The process ends all the same.
     watchdog = threading.Timer(_FATAL_SECONDS_MAX, os._exit, (EXIT_IO,))
     watchdog.daemon = True
@@ -147,15 +147,15 @@ def fatal(reason: str) -> NoReturn:
 
 
 def exit_with(code: int) -> None:
-    """Let the process, which is about to end by itself, end with this status.
+    """Have the process, which is about to end by itself, end with this status.
 
-    twistd returns from a stopped reactor with status 0 and offers no way to say otherwise.
+    twistd returns from a stopped reactor with status 0 and offers no way to change that.
     """
     atexit.register(os._exit, code)
 
 
 def tell(reason: str) -> None:
-    """One line for the operator, on the real standard error: `sys.stderr` is the log by now."""
+    """Print one line for the operator on the real standard error: `sys.stderr` is the log by now."""
     if sys.__stderr__ is not None:
         try:
             print(f"streamd: {reason}", file=sys.__stderr__, flush=True)

@@ -1,4 +1,4 @@
-"""SIGHUP: the file and the certificates are read again, and what can change without a restart changes.
+"""SIGHUP: the configuration and the certificates are read again, and what can change without a restart changes.
 
 All or nothing: a file with one wrong value, or a certificate that can't be used, changes nothing at all.
 """
@@ -21,11 +21,11 @@ from streamd.groups import Groups
 from streamd.interfaces import ConfigError, IReloadable
 
 # Of these every key can change; of all others none can.
-_CHANGING = ("access", "insecure", "limits", "log.level", "retention")
+_CHANGING = ("access", "groups", "insecure", "limits", "log.level", "retention")
 
 
 class Reloader:
-    """Puts in force what an operator has changed, and says in the log what that is."""
+    """Applies what an operator has changed in the configuration, and logs it."""
 
     _log = Logger()
 
@@ -37,7 +37,7 @@ class Reloader:
         set_level: Callable[[str], None],
     ) -> None:
         self.config = config
-        """What is in force."""
+        """The configuration in force."""
         self._read = read
         self._core = core
         self._set_level = set_level
@@ -45,27 +45,29 @@ class Reloader:
         self._listeners: list[tuple[str, str, IAddress]] = []
 
     def watch(self, name: str, endpoint: Any) -> None:
-        """Reread the certificates of this endpoint too, where it has any."""
+        """Reread the certificates of this endpoint at each reload, where it has any."""
         self._endpoints.append((name, endpoint))
 
     def listens(self, name: str, endpoint: str, address: IAddress) -> None:
-        """A service listens at this address: no reload may open it to everybody."""
+        """Note that a service listens at this address: no reload may open it to everybody."""
         self._listeners.append((name, endpoint, address))
 
     def reload(self) -> None:
-        """Read everything again."""
+        """Read the configuration and the certificates again, and apply them."""
         try:
             wanted = self._read()
             self._check(wanted)
-            apply = [(name, endpoint.reread()) for name, endpoint in self._endpoints if _is_reloadable(endpoint)]
+            apply = [
+                (name, endpoint.reread()) for name, endpoint in self._endpoints if IReloadable.providedBy(endpoint)
+            ]
         except (ConfigError, ValueError) as error:
             # ValueError: a certificate.
-            self._log.error("nothing is changed, since something is wrong: {reason}", reason=str(error))
+            self._log.error("the configuration is refused and nothing is changed: {reason}", reason=str(error))
             return
         self._apply(wanted)
         for name, put_in_force in apply:
             put_in_force()
-            self._log.info("{service} shows the certificate that is in its files now", service=name)
+            self._log.info("{service} uses the certificate that its files have now", service=name)
         for name, endpoint in self._endpoints:
             if isinstance(endpoint, SSL4ServerEndpoint):
                 self._log.warn("{service} keeps its certificate: ssl: can't change it, tlsfile: can", service=name)
@@ -87,7 +89,9 @@ class Reloader:
                 self._log.warn("{key} has changed in the file, and needs a restart", key=key)
         core = self._core
         core.limits = core.load.limits = wanted.limits
-        Groups.of(core).limits_changed()
+        groups = Groups.of(core)
+        groups.rules.replace(wanted.groups)
+        groups.limits_changed()
         self._set_level(wanted.log.level)
         if core.store.retention is not None:
             core.store.retention.replace(wanted.retention)
@@ -99,6 +103,7 @@ class Reloader:
             log=replace(self.config.log, level=wanted.log.level),
             retention=wanted.retention,
             access=wanted.access,
+            groups=wanted.groups,
             insecure=wanted.insecure,
         )
 
@@ -113,18 +118,14 @@ def _can_change(key: str) -> bool:
     return key in _CHANGING or key.partition(".")[0] in _CHANGING
 
 
-def _is_reloadable(endpoint: Any) -> bool:
-    # The QUIC endpoint is one, and does not say so: it knows nothing of streamd.
-    return IReloadable.providedBy(endpoint) or hasattr(endpoint, "reread")
-
-
 def _flat(config: Config) -> dict[str, Any]:
-    """Every value by the key that the file has for it; rules as a whole."""
+    """Every value of a configuration by its key in the file; rules as a whole."""
     flat: dict[str, Any] = {
         "data_dir": config.data_dir,
         "insecure": config.insecure,
         "retention": config.retention,
         "access": config.access,
+        "groups": config.groups,
     }
     for name in ("log", "store", "limits"):
         flat.update(_fields(name, getattr(config, name)))
@@ -137,12 +138,12 @@ def _flat(config: Config) -> dict[str, Any]:
 
 
 def _service(name: str, services: Sequence[Any]) -> Iterable[tuple[str, Any]]:
-    yield f"{name}.endpoint", [each.endpoint for each in services]
-    for number, each in enumerate(services, 1):
-        yield from _fields(name if len(services) == 1 else f"{name}[{number}]", each.settings)
+    yield f"{name}.endpoint", [service.endpoint for service in services]
+    for number, service in enumerate(services, 1):
+        yield from _fields(name if len(services) == 1 else f"{name}[{number}]", service.settings)
 
 
 def _fields(name: str, settings: Any) -> Iterable[tuple[str, Any]]:
     if settings is not None:
-        for each in fields(settings):
-            yield f"{name}.{each.name}", getattr(settings, each.name)
+        for field in fields(settings):
+            yield f"{name}.{field.name}", getattr(settings, field.name)

@@ -1,8 +1,8 @@
-"""A reader group as such: what nobody has, what came back, and what is acknowledged."""
+"""A reader group: records that are to be given out, records that came back, and what is acknowledged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred, gatherResults, succeed
@@ -27,11 +27,11 @@ _RANGES_AT_ONCE: Final = 8192
 
 
 def _nobody() -> None:
-    """Nobody is told."""
+    """The default for `Group.on_returned`: nothing happens."""
 
 
 class Group:
-    """One reader group of one segment. Its members take, and then acknowledge or give back."""
+    """One reader group of one segment. Its members take records, and then acknowledge them or give them back."""
 
     _log = Logger()
 
@@ -40,40 +40,51 @@ class Group:
         self.segment = segment
         self.name = name
         self.consumes = consumes
-        """Whether what this group has acknowledged is to be removed: a queue."""
+        """Whether acknowledged records are removed from the segment: the group is a queue."""
         self.on_returned: Callable[[], None] = _nobody
-        """Called when something was given back."""
+        """Called when records were given back."""
         self._truncating = False
         known = self.acknowledged
         self._next = known.position if known is not None else segment.first_number
         self._done = known.ranges if known is not None else []
-        """Acknowledged before this process began, above the position: not to be given out."""
+        """Ranges above the position that were acknowledged before this process started: not to be given out."""
         self._returned = Returned()
         self._unnoted: list[Range] = []
-        """Done with, and not on disk: the store could not take it. They go with the next ones."""
+        """Acknowledged ranges that the store could not take. They are written with the next ones."""
 
     @property
     def acknowledged(self) -> Acknowledged | None:
-        """What is acknowledged, as it is on disk; None where nothing ever was."""
+        """What is acknowledged on disk; None where the group has never acknowledged anything."""
         return (self.segment.groups or {}).get(self.name)
 
     @property
     def returned_records(self) -> int:
-        """How many records came back and wait for the next who takes."""
+        """How many records came back and wait for the next member that takes."""
         return self._returned.records
 
     @property
     def available_records(self) -> int:
-        """How many there are to be taken, about: what others have acknowledged before may be among them."""
+        """About how many records can be taken. Some of them may have been acknowledged before a restart."""
         new = self.segment.number - max(self._next, self.segment.first_number)
         return self._returned.records + max(new, 0)
 
     def begin_at(self, number: int) -> None:
-        """Give out nothing below: for a group that is new."""
+        """Give out nothing below `number`: for a group that is new."""
         self._next = number
 
+    def move_to(self, number: int) -> None:
+        """Give out everything from `number` on, whatever was given out before."""
+        self._next = number
+        self._done = []
+        self._returned = Returned()
+        self._unnoted = []
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Do not give these out: somebody else gives them back at their time."""
+        self._done = sorted([*self._done, *((number, number + 1) for number in numbers)])
+
     def take(self, count: int) -> Range | None:
-        """Up to `count` committed records that nobody has: what came back first. None where there are none."""
+        """Take up to `count` committed records that no member has, returned ones first; None where there are none."""
         self._returned.skip_to(self.segment.first_number)
         if self._returned:
             return self._returned.pop(count)
@@ -89,22 +100,22 @@ class Group:
         return first, end
 
     def give_back(self, first: int, end: int) -> None:
-        """These are the next to be taken, in order: whoever had them is gone."""
+        """Put records back whose member is gone: they are the next to be taken, in order."""
         if first < end:
             self._returned.add(first, end)
             self.on_returned()
 
     def withdraw(self, number: int) -> None:
-        """This one came back and is not to be taken after all: who had it is done with it."""
+        """Remove a record that came back: the member that had it has acknowledged it after all."""
         self._returned.remove(number)
 
     def acknowledge(self, first: int, end: int) -> Deferred[Any]:
-        """These are done with; fires when that is on disk. Where it can't be noted now, it goes with the next ones."""
+        """Acknowledge records; fires when that is on disk. What can't be written now is written with the next ones."""
         ranges, self._unnoted = [*self._unnoted, (first, end)], []
         return self.note(ranges).addErrback(self._not_noted, ranges)
 
     def note(self, ranges: Sequence[Range]) -> Deferred[Any]:
-        """Acknowledge these; fires when that is on disk, or fails, and then they are not."""
+        """Acknowledge ranges of records; fires when that is on disk. Where it fails, nothing is acknowledged."""
         noted = [
             self._store.acknowledge(self.segment, self.name, ranges[at : at + _RANGES_AT_ONCE])
             for at in range(0, len(ranges), _RANGES_AT_ONCE)
@@ -115,7 +126,7 @@ class Group:
         return done
 
     def _not_noted(self, failure: Failure, ranges: list[Range]) -> Failure:
-        """Remember for the next time: one record that is never acknowledged would keep all behind it in the store."""
+        """Keep ranges for the next write: one record that is never acknowledged would keep all later ones stored."""
         unnoted = self._unnoted
         for first, end in ranges:
             if unnoted and unnoted[-1][1] == first:
@@ -125,7 +136,7 @@ class Group:
         return failure
 
     def _truncate(self) -> None:
-        """Let go of what is acknowledged from the beginning on."""
+        """Remove the records from the beginning up to the group's position."""
         known = self.acknowledged
         if known is None or self._truncating or self.segment.deleted:
             return
@@ -152,7 +163,7 @@ class Group:
 
 
 class PrivateGroup(Group):
-    """The group of one reader who gets everything: it has no name, and nothing of it is on disk."""
+    """The group of one reader that gets every record: it has no name, and nothing of it is on disk."""
 
     def __init__(self, store: Store, segment: Segment) -> None:
         self._acknowledged = Acknowledged(segment.first_number)
@@ -160,16 +171,16 @@ class PrivateGroup(Group):
 
     @property
     def acknowledged(self) -> Acknowledged:
-        """What is acknowledged, for as long as the reader is there."""
+        """What is acknowledged, for as long as the reader is connected."""
         return self._acknowledged
 
     def begin_at(self, number: int) -> None:
-        """Give out nothing below."""
+        """Give out nothing below `number`."""
         super().begin_at(number)
         self._acknowledged.skip_to(number)
 
     def note(self, ranges: Sequence[Range]) -> Deferred[Any]:
-        """Acknowledge these, at once."""
+        """Acknowledge ranges of records, in memory and at once."""
         self._acknowledged.skip_to(self.segment.first_number)
         self._acknowledged.add(ranges)
         return succeed(None)

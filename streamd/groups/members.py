@@ -17,8 +17,13 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from streamd.groups.attempts import Attempts, Why
 from streamd.groups.group import Group
+from streamd.groups.letters import DeadLetters
+from streamd.groups.member import Delivery, Member
 from streamd.groups.returned import Range, ranges_of
+from streamd.metrics import GroupCounts
+from streamd.settings import GroupRule
 from streamd.store.errors import StoreError, level_of
 
 if TYPE_CHECKING:
@@ -26,97 +31,18 @@ if TYPE_CHECKING:
     from streamd.settings import Limits
 
 
-class Delivery:
-    """Records that went to a member together, and are to be acknowledged by the same time."""
-
-    __slots__ = ("first", "left", "lengths", "member", "since")
-
-    def __init__(self, member: Member, first: int, lengths: array[int], since: float) -> None:
-        self.member = member
-        self.first = first
-        self.lengths = lengths
-        self.left = len(lengths)
-        """How many of them are outstanding."""
-        self.since = since
-        """When they went out."""
-
-    @property
-    def numbers(self) -> range:
-        """Of all its records, also of those that are not outstanding any more."""
-        return range(self.first, self.first + len(self.lengths))
-
-
-class Member:
-    """One reader of a group. `wake` is called when there is something to take, after `wait`."""
-
-    def __init__(self, members: Members, wake: Callable[[], None]) -> None:
-        self._members = members
-        self.wake = wake
-        self.waiting = False
-        """Whether it wants to be woken."""
-        self.served = False
-        """Whether it had something since it waited last."""
-        self.records = 0
-        """How many records it has to acknowledge."""
-        self.bytes = 0
-        """And their bytes together."""
-        self.deliveries: dict[Delivery, None] = {}
-        """What they came with."""
-
-    @property
-    def group(self) -> Group:
-        """The group it reads in."""
-        return self._members.group
-
-    def take(self, count: int) -> Range | None:
-        """Up to `count` records for this member, to be delivered or given back. None where there are none for it."""
-        return self._members.take(self, count)
-
-    def wait(self) -> None:
-        """Be woken, once, when there may be something to take."""
-        self.waiting = True
-        self.served = False
-        self._members.waits(self)
-
-    def delivered(self, first: int, lengths: array[int]) -> None:
-        """Records from `first` on went out, and are to be acknowledged."""
-        self._members.delivered(self, first, lengths)
-
-    def done(self, first: int, end: int) -> None:
-        """These went out, and that is all: they count as acknowledged, and nobody waits for the disk."""
-        self._members.done(first, end)
-
-    def give_back(self, first: int, end: int) -> None:
-        """These were taken, and did not go out."""
-        self._members.group.give_back(first, end)
-
-    def acknowledge(self, numbers: Sequence[int]) -> tuple[Deferred[Any], frozenset[int]]:
-        """These are done with. Fires when that is on disk; and which of them were never delivered."""
-        return self._members.acknowledge(numbers)
-
-    def are_out(self, numbers: Iterable[int]) -> bool:
-        """Whether all of these are with readers, or acknowledged: none came back, and none is still to come."""
-        return self._members.are_out(numbers)
-
-    def refuse(self, numbers: Iterable[int]) -> frozenset[int]:
-        """These are to be delivered again, to whomever; returns which of them nobody has."""
-        return self._members.refuse(numbers)
-
-    def wake_others(self) -> None:
-        """Wake those now, this one among them, that something which came back would wake a little later."""
-        self._members.wake()
-
-    def leave(self) -> None:
-        """Be no member any more: what it has goes back to the group."""
-        self._members.leave(self)
-
-
 class Members:
     """A group, and those who read in it."""
 
     _log = Logger()
 
-    def __init__(self, core: Core, group: Group) -> None:
+    def __init__(
+        self,
+        core: Core,
+        group: Group,
+        counts: GroupCounts,
+        rule: Callable[[], GroupRule | None] = lambda: None,
+    ) -> None:
         self._core = core
         self._store = core.store
         self._clock = core.clock
@@ -138,6 +64,13 @@ class Members:
         """Delivered, come back, and not delivered again: who had one may still say that it is done with it."""
         self._noting: set[int] = set()
         """Acknowledged, and not on disk yet."""
+        self._rule = rule
+        self._counts = counts
+        self.letters = DeadLetters(core.store, group, counts, rule)
+        self.attempts = Attempts(core.store, core.clock, group, rule, self._return, self.letters.take)
+        self.letters.attempts = self.attempts
+        self.redeliveries = 0
+        """How often messages were delivered again since the start."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -156,15 +89,21 @@ class Members:
         """One more member."""
         member = Member(self, wake)
         self._members.add(member)
+        self.attempts.run(True)
         return member
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: Member, *, in_order: bool = False) -> None:
         """One less. The others get what it had."""
         self._members.discard(member)
         member.waiting = False
         self._idle.pop(member, None)
         for delivery in list(member.deliveries):
-            self._lapse(self._left(delivery))
+            if in_order or not self._core.serving():
+                self._lapse(self._left(delivery))
+            else:
+                self._fail(self._left(delivery), Why.LOST)
+        if not self._members:
+            self.attempts.run(False)
         if not self._idle and self._tail is not None:
             tail, self._tail = self._tail, None
             tail.addErrback(lambda failure: failure.trap(CancelledError) and None)
@@ -195,7 +134,8 @@ class Members:
         self._lapsed.clear()
         if self._bytes >= self._limits.group_outstanding_bytes_max:
             return 0
-        return min(self.group.available_records, self._limits.group_outstanding_records_max - len(self._outstanding))
+        room = self._limits.group_outstanding_records_max - len(self._outstanding) - len(self.attempts)
+        return min(self.group.available_records, room)
 
     def _has_room(self, member: Member) -> bool:
         limits = self._limits
@@ -204,6 +144,7 @@ class Members:
     def delivered(self, member: Member, first: int, lengths: array[int]) -> None:
         """Records went out to a member, which has so much time to acknowledge them."""
         delivery = Delivery(member, first, lengths, self._clock.seconds())
+        self.attempts.delivered(delivery.numbers)
         self._deliveries[delivery] = member.deliveries[delivery] = None
         self._outstanding.update(dict.fromkeys(delivery.numbers, delivery))
         size = sum(lengths)
@@ -223,7 +164,7 @@ class Members:
             if left > 0:
                 self._overdue = self._clock.callLater(left, self._expire)
                 return
-            self._lapse(self._left(delivery))
+            self._fail(self._left(delivery), Why.TIMEOUT)
 
     def limits_changed(self) -> None:
         """Go by the limits that are in force now: what is out, and who had as much as it might."""
@@ -250,7 +191,7 @@ class Members:
         for number in numbers:
             if number in self._outstanding:
                 self._settle(number)
-            elif number in self._lapsed:
+            elif number in self._lapsed or self.attempts.holds(number):
                 self._lapsed.discard(number)
                 self.group.withdraw(number)
             elif number not in self._noting:
@@ -283,6 +224,7 @@ class Members:
             self._not_noted(numbers)
         else:
             self._noting.difference_update(numbers)
+            self.attempts.forget(numbers)
         return result
 
     def _not_noted(self, numbers: list[int]) -> None:
@@ -295,6 +237,7 @@ class Members:
         try:
             # This keeps the group in memory until it is on disk: a new one of that name would give them out again.
             self.group.acknowledge(first, end).addErrback(self._lost)
+            self.attempts.forget(range(first, end))
         except StoreError as error:
             self._lost(Failure(error))
 
@@ -308,24 +251,57 @@ class Members:
             reason=failure.getErrorMessage(),
         )
 
-    def refuse(self, numbers: Iterable[int]) -> frozenset[int]:
-        """To be delivered again; returns those of them that nobody has, and that did not come back."""
+    def refuse(
+        self, numbers: Iterable[int], *, seconds: float | None = None, error: str = ""
+    ) -> tuple[Deferred[Any], frozenset[int]]:
+        """To be delivered again: fires when that is counted. And those that nobody has, and that did not come back."""
         mine: list[int] = []
         unknown: set[int] = set()
         for number in numbers:
             if number in self._outstanding:
                 mine.append(number)
-            elif number not in self._lapsed:
+            elif number not in self._lapsed and not self.attempts.holds(number):
                 unknown.add(number)
-        self._lapse(mine)
-        return frozenset(unknown)
+        return self._fail(mine, Why.REFUSED, error, seconds), frozenset(unknown)
+
+    def deliveries_of(self, number: int) -> int:
+        """How often a message that is with a member was delivered."""
+        attempt = self.attempts.get(number)
+        return 1 if attempt is None else attempt.deliveries
+
+    def move_to(self, number: int) -> None:
+        """Begin anew at a number: nothing that is with members is expected back."""
+        for outstanding in list(self._outstanding):
+            self._settle(outstanding)
+        self._lapsed.clear()
+        self.attempts.clear()
+        self.group.move_to(number)
+        self._go_on()
+
+    def _fail(self, numbers: list[int], why: Why, error: str = "", seconds: float | None = None) -> Deferred[Any]:
+        """These were delivered in vain. What the rule says of that happens; without one they come back at once."""
+        if self._rule() is None and seconds is None:
+            self._lapse(numbers)
+            return succeed(None)
+        for number in numbers:
+            self._settle(number)
+        counted = self.attempts.failed(numbers, why, error, seconds)
+        # Whoever had them has room for others.
+        self._wake_soon()
+        return counted
 
     def _lapse(self, numbers: list[int]) -> None:
         """These come back, and who had them may still acknowledge them."""
         for number in numbers:
             self._settle(number)
+        self._return(sorted(numbers))
+
+    def _return(self, numbers: list[int]) -> None:
+        """These may be taken again."""
         self._lapsed.update(numbers)
-        for first, end in ranges_of(sorted(numbers)):
+        self.redeliveries += len(numbers)
+        self._counts.redeliveries += len(numbers)
+        for first, end in ranges_of(numbers):
             self.group.give_back(first, end)
 
     def _settle(self, number: int) -> None:

@@ -6,11 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 Range = tuple[int, int]
-"""Records from the first number to the second, which is not part of it."""
+"""A range of records: the first number, and the end, which is not part of it."""
 
 
 class Returned:
-    """A set of numbers as disjoint, ascending ranges. Memory follows the ranges, not the numbers."""
+    """A set of numbers as disjoint, ascending ranges. Memory grows with the ranges, not with the numbers."""
 
     __slots__ = ("_ends", "_firsts", "records")
 
@@ -18,14 +18,14 @@ class Returned:
         self._firsts: list[int] = []
         self._ends: list[int] = []
         self.records = 0
-        """How many numbers there are."""
+        """How many numbers the set has."""
 
     def __len__(self) -> int:
-        """How many ranges there are."""
+        """How many ranges the set has."""
         return len(self._firsts)
 
     def add(self, first: int, end: int) -> None:
-        """Put these in. Ranges that touch become one."""
+        """Add a range. Ranges that touch become one."""
         low = bisect_left(self._ends, first)
         high = bisect_right(self._firsts, end)
         if low < high:
@@ -37,7 +37,7 @@ class Returned:
         self.records += end - first
 
     def remove(self, number: int) -> None:
-        """Take one out, where it is in."""
+        """Remove a number, where the set has it."""
         at = bisect_right(self._firsts, number) - 1
         if at < 0 or number >= self._ends[at]:
             return
@@ -48,7 +48,7 @@ class Returned:
         self.records -= 1
 
     def pop(self, count: int) -> Range:
-        """Take out the lowest ones that follow each other, up to so many."""
+        """Remove and return the lowest consecutive numbers, up to `count` of them."""
         first, end = self._firsts[0], self._ends[0]
         if end - first > count:
             end = self._firsts[0] = first + count
@@ -58,22 +58,22 @@ class Returned:
         return first, end
 
     def skip_to(self, number: int) -> None:
-        """Take out all below."""
+        """Remove all numbers below `number`."""
         while self._firsts and self._firsts[0] < number:
             self.pop(number - self._firsts[0])
 
 
 def ranges_of(numbers: Iterable[int]) -> list[Range]:
-    """Ascending numbers as ranges; one that stands twice counts once."""
-    found: list[Range] = []
+    """Ascending numbers as ranges; a number that occurs twice counts once."""
+    ranges: list[Range] = []
     first = end = -1
     for number in numbers:
         if number == end:
             end += 1
         elif number != end - 1:
             if first >= 0:
-                found.append((first, end))
+                ranges.append((first, end))
             first, end = number, number + 1
     if first >= 0:
-        found.append((first, end))
-    return found
+        ranges.append((first, end))
+    return ranges

@@ -1,8 +1,8 @@
 """``/events``: all that one page of the dashboard shows, as one stream of server-sent events.
 
-Each second brings one event with everything that has changed. A peer that does not take them is left out until it has
-taken the last ones, so what is kept for it is bounded; one that takes nothing for long is cut off. What the peer may
-see is looked at for each event; where that is nothing any more, the last event, of the type ``refused``, says why.
+Each second brings one event with everything that has changed. A peer that does not take its events gets no new ones
+until it has, so that what is kept for it is bounded; one that takes nothing for long is cut off. The rights of the peer
+are looked up for each event; where it has none left, the last event, of the type ``refused``, says why.
 
 ``/events?search=…&sort=…&page=…`` is for the overview, ``/events?segment=…&from=…`` for one segment.
 """
@@ -39,21 +39,21 @@ _STUCK_SECONDS_MAX: Final = 60.0
 
 
 class View(Protocol):
-    """What a page shows."""
+    """The content of a page."""
 
     def allow(self, permits: Permits) -> None:
-        """Raise NotAllowed where nothing of it may be shown to who has these rights."""
+        """Raise NotAllowed where a peer with these permits may see nothing of the page."""
 
     async def event(self, permits: Permits) -> Mapping[str, Any]:
-        """All that is to be shown now, to who has these rights."""
+        """The content of the page now, for a peer with these permits."""
 
-    def told(self) -> None:
-        """The last event is on its way: the next one need not tell the same again."""
+    def sent(self) -> None:
+        """Note that the last event was sent: the next one need not repeat it."""
 
 
 @implementer(IPushProducer)
 class Stream:
-    """One page's stream of events."""
+    """The stream of events of one page."""
 
     def __init__(self, request: Guard, view: View, core: Core, on_end: Callable[[Stream], None]) -> None:
         self._request = request
@@ -67,28 +67,28 @@ class Stream:
         request.notifyFinish().addBoth(self._ended)
 
     def start(self) -> None:
-        """Send the first event, and the next ones as time goes by."""
+        """Send the first event, and then one each second."""
         self._request.setHeader(b"content-type", b"text/event-stream; charset=utf-8")
         self._request.write(b"retry: %d\n\n" % (_RETRY_SECONDS * 1000))
         self._request.registerProducer(self, True)
         self._loop.start(EVENT_SECONDS)
 
     def end(self) -> None:
-        """There will be no more: the daemon ends, or the peer may see nothing of it."""
+        """Send no more events: the daemon ends, or the peer has lost its rights."""
         self._stop()
         self._request.unregisterProducer()
         self._request.finish()
 
     def pauseProducing(self) -> None:
-        """The peer has not taken what was sent."""
+        """Stop sending: the peer has not taken what was sent."""
         self._stuck_since = self._core.clock.seconds()
 
     def resumeProducing(self) -> None:
-        """It has."""
+        """Go on sending."""
         self._stuck_since = None
 
     def stopProducing(self) -> None:
-        """It is gone."""
+        """End the stream: the peer is gone."""
 
     async def _event(self) -> None:
         permits = self._channel.permits
@@ -103,7 +103,7 @@ class Stream:
         # Where the rules have changed meanwhile, it may show what the new ones forbid: the next one goes by those.
         if not self._over and self._stuck_since is None and not permits.is_stale:
             self._request.write(b"data: %s\n\n" % json.dumps(event).encode())
-            self._view.told()
+            self._view.sent()
 
     def _tick(self) -> Deferred[None] | None:
         if self._stuck_since is None:
@@ -114,7 +114,7 @@ class Stream:
         return None
 
     def _failed(self, failure: Failure) -> None:
-        """It costs this stream, and the page asks again."""
+        """End the stream after a bug; the page connects again."""
         if not self._over:
             self._loop.failed(failure)
             self._stop()
@@ -130,7 +130,7 @@ class Stream:
 
 
 class Events(Resource):
-    """Begins a stream for each page that asks for one, up to a limit."""
+    """The resource of ``/events``: begins a stream for each page that asks for one, up to a limit."""
 
     isLeaf = True
 
@@ -162,7 +162,7 @@ class Events(Resource):
         return NOT_DONE_YET
 
     def end(self) -> None:
-        """End all streams: the daemon does."""
+        """End all streams, since the daemon ends."""
         for stream in list(self._streams):
             stream.end()
 
@@ -175,9 +175,9 @@ class Events(Resource):
 
 
 def _arguments(request: Request) -> dict[str, str]:
-    """What stands behind the question mark; of two of a name, the first."""
-    found: dict[bytes, list[bytes]] = request.args or {}
+    """The arguments of a request; of two with one name, the first."""
+    arguments: dict[bytes, list[bytes]] = request.args or {}
     try:
-        return {name.decode(): values[0].decode() for name, values in found.items()}
+        return {name.decode(): values[0].decode() for name, values in arguments.items()}
     except UnicodeDecodeError:
         raise BadQuestion("not UTF-8")

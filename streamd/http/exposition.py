@@ -1,7 +1,7 @@
-"""``/metrics``: what is counted, under the names and units that Prometheus expects.
+"""``/metrics``: the daemon's counters, under the names and units that Prometheus expects.
 
 The table below is all there is, beside ``process_…``, which `prometheus_client` adds. A label has few values, whatever
-people do: protocols and reasons, never segments.
+people do: protocols, reasons, and of reader groups the hundred that are furthest behind.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -30,8 +30,10 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from streamd import __version__
 from streamd.connections.core import Core
+from streamd.groups import Delayed
+from streamd.groups import Groups as ReaderGroups
 from streamd.http.health import reason_not_ready, respond
-from streamd.http.survey import Groups, Survey
+from streamd.http.survey import GROUPS_NAMED, Groups, Survey
 from streamd.metrics import CompactionCounts, RetentionCounts, Traffic
 from streamd.settings import AccessRule, Limits
 from streamd.store.commit.pipeline import UNFOLDED_ENTRIES_MAX
@@ -39,21 +41,23 @@ from streamd.store.usage import Usage
 
 
 class Seen(NamedTuple):
-    """All that is told of, at one moment."""
+    """The state of the daemon at one moment, as far as metrics show it."""
 
     core: Core
     usage: Usage
     groups: Groups
+    named: Groups
+    """Those that who asks may know of, for what is told by name."""
 
     @property
     def compaction(self) -> CompactionCounts:
-        """What the compactor did; nothing, where there is none."""
+        """The counters of the compactor; zeros where there is none."""
         compaction = self.core.store.compaction
         return CompactionCounts() if compaction is None else compaction.counted
 
     @property
     def retention(self) -> RetentionCounts:
-        """What retention did; nothing, where there is none."""
+        """The counters of retention; zeros where there is none."""
         retention = self.core.store.retention
         return RetentionCounts() if retention is None else retention.counted
 
@@ -91,11 +95,12 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
         "1 while the compactor's process runs.",
         lambda seen: seen.core.store.compaction is not None and seen.core.store.compaction.running,
     ),
+    ("delayed_messages", "Messages that wait for their time.", lambda seen: Delayed.of(seen.core).waiting),
     ("reader_groups", "Reader groups.", lambda seen: seen.groups.total),
     ("reader_group_lag_records", "Records that reader groups have not acknowledged.", lambda s: s.groups.lag_records),
     (
         "reader_group_lag_worst_records",
-        "The same for the reader group that is furthest behind.",
+        "The lag of the reader group that is furthest behind.",
         lambda seen: seen.groups.lag_records_max,
     ),
 )
@@ -109,13 +114,23 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[Seen], float]], ...]] = (
     ("merges", "Merges of packs.", lambda seen: seen.compaction.merges),
     ("compactor_starts", "Starts of the compactor's process.", lambda seen: seen.compaction.starts),
     ("compactor_failures", "Failures of the compactor, its starts included.", lambda seen: seen.compaction.failures),
-    ("retention_sweeps", "Looks of retention at all segments.", lambda seen: seen.retention.sweeps),
+    ("retention_sweeps", "Sweeps of retention over all segments.", lambda seen: seen.retention.sweeps),
     (
         "retention_truncated_records",
         "Records that retention dropped.",
         lambda seen: seen.retention.truncated_records,
     ),
     ("retention_deleted_segments", "Segments that retention deleted.", lambda seen: seen.retention.deletions),
+    (
+        "reader_group_redeliveries",
+        "Messages that came back to reader groups to be delivered again.",
+        lambda seen: ReaderGroups.of(seen.core).counted.redeliveries,
+    ),
+    (
+        "reader_group_dead_letters",
+        "Messages that reader groups gave up.",
+        lambda seen: ReaderGroups.of(seen.core).counted.dead_letters,
+    ),
 )
 
 _BY_PROTOCOL: Final[tuple[tuple[str, str, Callable[[Traffic], float]], ...]] = (
@@ -123,11 +138,11 @@ _BY_PROTOCOL: Final[tuple[tuple[str, str, Callable[[Traffic], float]], ...]] = (
     ("appended_records", "Records stored for peers, each counted once.", lambda traffic: traffic.appended_records),
     ("appended_bytes", "Bytes of these records.", lambda traffic: traffic.appended_bytes),
     ("read_records", "Records read for peers.", lambda traffic: traffic.read_records),
-    ("read_bytes", "Bytes told of them.", lambda traffic: traffic.read_bytes),
+    ("read_bytes", "Bytes of these records.", lambda traffic: traffic.read_bytes),
 )
 
 _BY_REASON: Final[tuple[tuple[str, str, Callable[[Traffic], Counter[str]]], ...]] = (
-    ("connections_refused", "Connections closed as soon as they came.", lambda traffic: traffic.connections_refused),
+    ("connections_refused", "Connections refused on arrival.", lambda traffic: traffic.connections_refused),
     ("connections_cut_off", "Connections that the daemon ended.", lambda traffic: traffic.connections_cut_off),
     (
         "connections_slowed",
@@ -138,22 +153,34 @@ _BY_REASON: Final[tuple[tuple[str, str, Callable[[Traffic], Counter[str]]], ...]
 )
 
 # Every limit of the file under its own name: what is new there is told here.
-_LIMITS: Final = tuple((each.name, each.metadata["doc"]) for each in fields(Limits))
-_RULE_LIMITS: Final = tuple((each.name, each.metadata["doc"]) for each in fields(AccessRule) if each.default == 0)
+_LIMITS: Final = tuple((limit.name, limit.metadata["doc"]) for limit in fields(Limits))
+_RULE_LIMITS: Final = tuple((limit.name, limit.metadata["doc"]) for limit in fields(AccessRule) if limit.default == 0)
 
 
 def families(seen: Seen) -> Iterator[Metric]:
-    """Every metric with its value of this moment."""
+    """Every metric with its present value."""
     build = {"version": __version__, "python": platform.python_version()}
     yield InfoMetricFamily("streamd_build", "The version of streamd.", value=build)
     for name, text, value in _GAUGES:
         yield GaugeMetricFamily(f"streamd_{name}", text, value=float(value(seen)))
     for name, text, value in _COUNTERS:
         yield CounterMetricFamily(f"streamd_{name}", text, value=float(value(seen)))
+    yield _lags(seen.named)
     yield from _limits(seen.core)
     yield from _commits(seen.core)
     yield _loops(seen.core)
     yield from _traffic(seen.core.load.traffic)
+
+
+def _lags(groups: Groups) -> Metric:
+    family = GaugeMetricFamily(
+        "streamd_reader_group_behind_records",
+        f"Records that a reader group has not acknowledged, of the {GROUPS_NAMED} that are furthest behind.",
+        labels=["topic", "group"],
+    )
+    for lag in groups.worst:
+        family.add_metric([lag.segment.name, lag.group], lag.records)
+    return family
 
 
 def _limits(core: Core) -> Iterator[Metric]:
@@ -192,36 +219,36 @@ def _loops(core: Core) -> Metric:
 
 def _traffic(traffic: dict[str, Traffic]) -> Iterator[Metric]:
     connections = GaugeMetricFamily("streamd_connections", "Connections now.", labels=["protocol"])
-    for protocol, each in traffic.items():
-        connections.add_metric([protocol], each.connections)
+    for protocol, counts in traffic.items():
+        connections.add_metric([protocol], counts.connections)
     yield connections
     for name, text, value in _BY_PROTOCOL:
         family = CounterMetricFamily(f"streamd_{name}", text, labels=["protocol"])
-        for protocol, each in traffic.items():
-            family.add_metric([protocol], value(each))
+        for protocol, counts in traffic.items():
+            family.add_metric([protocol], value(counts))
         yield family
-    for name, text, counts in _BY_REASON:
+    for name, text, by_reason in _BY_REASON:
         family = CounterMetricFamily(f"streamd_{name}", text, labels=["protocol", "reason"])
-        for protocol, each in traffic.items():
-            for reason, count in counts(each).items():
+        for protocol, counts in traffic.items():
+            for reason, count in by_reason(counts).items():
                 family.add_metric([protocol, reason], count)
         yield family
 
 
 class _Collector(Collector):
-    """Tells a registry what was seen last."""
+    """Gives a registry the metrics of the last scrape."""
 
     def __init__(self) -> None:
         self.seen: Seen | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric; none before anything was seen."""
+        """Every metric; none before the first scrape."""
         if self.seen is not None:
             yield from families(self.seen)
 
 
 class Metrics(Resource):
-    """The page that Prometheus reads. What is slow is looked up first, without holding anybody up."""
+    """The resource of ``/metrics``. What takes long to find out is found out first, without blocking the reactor."""
 
     isLeaf = True
 
@@ -236,12 +263,14 @@ class Metrics(Resource):
         ProcessCollector(registry=self._registry)
 
     def render_GET(self, request: Request) -> int:
-        """All metrics, in the format that is asked for."""
-        respond(request, Deferred.fromCoroutine(self._told(request)))
+        """All metrics, in the format that the client asks for."""
+        respond(request, Deferred.fromCoroutine(self._rendered(request)))
         return NOT_DONE_YET
 
-    async def _told(self, request: Request) -> bytes:
-        self._collector.seen = Seen(self._core, await self._survey.usage(), await self._survey.groups())
+    async def _rendered(self, request: Request) -> bytes:
+        channel: Any = request.channel
+        groups, named = await self._survey.groups(), await self._survey.groups(channel.permits)
+        self._collector.seen = Seen(self._core, await self._survey.usage(), groups, named)
         encode, content_type = choose_encoder(request.getHeader("accept") or "")
         request.setHeader(b"content-type", content_type.encode())
         return encode(self._registry)

@@ -1,8 +1,8 @@
-"""Who is let in: which requests are answered at all, and what is told to whom.
+"""The guard of the web site: which requests are answered at all, and what a peer is told.
 
-Nobody can change anything from here, and without rules of access nobody is asked who they are. A page of somebody
-else's in a browser on this machine must not get at anything all the same: hence `refusal`. Where there are rules they
-count here as in every protocol: a channel is a peer like others.
+Nothing can be changed from here, and without rules of access no peer is asked who it is. Still, a foreign page in a
+browser on this machine must not read anything: hence `refusal`. Where there are rules they hold here as in every
+protocol: the peer of a channel is a peer like any other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamd.http.site import HttpSite
 
 NAME: Final = "http"
-"""The word for it in logs, metrics and settings."""
+"""The name of the service in logs, metrics and settings."""
 
 _MISDIRECTED: Final = 421
 
@@ -47,10 +47,10 @@ _HEADERS: Final = {
 def refusal(
     method: bytes, stated: Sequence[str], headers: Mapping[str, str], hosts: frozenset[str]
 ) -> tuple[int, str] | None:
-    """Why a request with these Host headers is not let in, as a status and a reason; None where it is.
+    """Why a request with these Host headers is refused, as a status and a reason; None where it is accepted.
 
-    A name that leads here is not enough: any site can have its own name point to this machine, and a browser then takes
-    us for that site. An address can't be claimed like that, and names of ours are known.
+    A name that resolves to this machine is not enough: any site can have its own name point here, and a browser then
+    takes us for that site. An address can't be claimed like that, and our own names are known.
     """
     if method not in (b"GET", b"HEAD"):
         return NOT_ALLOWED, "only GET and HEAD: nothing can be changed here"
@@ -90,25 +90,25 @@ def _is_address(name: str) -> bool:
 
 
 def allow_something(permits: Permits) -> None:
-    """Raise NotAllowed where no rule gives the peer any right on anything: it is told no figures either."""
+    """Raise NotAllowed where no rule gives the peer any right on any topic: it may see no figures either."""
     if not permits.anywhere(ANY):
-        raise NotAllowed("no rule of access fits you")
+        raise NotAllowed("no rule of access matches you")
 
 
 class Guard(Request):
-    """A request that is looked at before anything is done for it."""
+    """A request that is checked before anything is done for it."""
 
     channel: Channel
 
     def gotLength(self, length: int | None) -> None:
-        """Nobody here wants a body: it is not kept."""
+        """Note the length of a body. No resource takes one: it is not kept."""
         super().gotLength(0)
 
     def handleContentChunk(self, data: bytes) -> None:
-        """Neither is what comes of it."""
+        """Drop a part of a body."""
 
     def process(self) -> None:
-        """Let it in, or say why not."""
+        """Serve the request, or answer why not."""
         self.channel.begins()
         for name, value in _HEADERS.items():
             self.setHeader(name, value)
@@ -137,11 +137,11 @@ def refuse(request: Request, code: int, reason: str) -> bytes:
 
 
 class Channel(Permitted, HTTPChannel):
-    """A connection that is counted, asked who it is, and closed where its peer asks for more than it takes."""
+    """A connection of the site: it is counted and identified, and closed where its peer does not take its answers."""
 
     site: HttpSite
     is_spare = False
-    """Whether it is one of those beyond the limit, which are answered once, and of the daemon's health alone."""
+    """Whether it is one of the connections beyond the limit, which get one answer, and only on the daemon's health."""
     _untaken = False
     _left = False
 
@@ -163,43 +163,43 @@ class Channel(Permitted, HTTPChannel):
             self.site.left(self)
 
     def give_way(self) -> None:
-        """Close at once, for somebody who may have something to ask. From now on it does not count."""
+        """Close at once to make room for another connection. From now on this one does not count."""
         self.count_cut_off("idle")
         self._leave()
         self.abort()
 
     def resetTimeout(self) -> None:
-        """Do not count the time anew for each byte: a peer could send one a minute, and never ask anything."""
+        """Do not restart the timeout at each byte: a peer could send one a minute, and never ask anything."""
 
     def timeoutConnection(self) -> None:
-        """It was idle for too long: close it in order, or where the peer does not take the rest, at once."""
+        """Close an idle connection in order, or at once where the peer does not take the rest."""
         self.count_cut_off("idle")
         self._abortingCall = self.callLater(self.abortTimeout, self.forceAbortClient)
         self.loseConnection()
 
     def forceAbortClient(self) -> None:
-        """The peer of an idle connection does not even take its end."""
+        """Abort an idle connection whose peer does not take its end."""
         self._abortingCall = None
         self.abort()
 
     def begins(self) -> None:
-        """A request is there and wants its answer."""
+        """Note that a request has begun and waits for its answer."""
         self.site.is_busy(self)
         if self.is_spare:
             self.persistent = False
 
     def pauseProducing(self) -> None:
-        """The peer does not take what it asked for."""
+        """Stop reading: the peer does not take its answers."""
         self._untaken = True
         super().pauseProducing()
 
     def resumeProducing(self) -> None:
-        """It does again."""
+        """Go on reading."""
         self._untaken = False
         super().resumeProducing()
 
     def requestDone(self, request: Any) -> None:
-        """Go on with the next request, unless the answers to those before it are still here."""
+        """Go on with the next request, unless earlier answers are still in the buffer."""
         if self._untaken:
             # A thousand requests fit into what is read at once, and their answers would all be kept.
             self.persistent = False
@@ -207,14 +207,14 @@ class Channel(Permitted, HTTPChannel):
         super().requestDone(request)
 
     def explain(self, error: NotAllowed) -> str:
-        """Count what the rules refuse, and say in a sentence how that could change."""
+        """Count a refusal by the rules of access, and say in a sentence how that could change."""
         self.note(error)
-        called = " or ".join(f'"{each}"' for each in peer_of(self.transport).called())
+        called = " or ".join(f'"{name}"' for name in peer_of(self.transport).called())
         whom = f" with {called} as who" if called else ""
         return f"{error}: ask whoever runs streamd for a rule{whom}, see [[access]] in streamd.toml"
 
     def drain(self) -> None:
-        """The daemon ends: so does this, when what was written has been taken."""
+        """End the connection when what was written has been taken, since the daemon ends."""
         self.loseConnection()
 
     def abort(self) -> None:

@@ -16,7 +16,7 @@ TEXT = b"text/plain; charset=utf-8"
 def reason_not_ready(core: Core) -> str | None:
     """Why nothing should be asked of the daemon now, in a few words; None where it is ready.
 
-    The store was recovered before anything listened, so nobody sees it before that.
+    The store was recovered before anything listened, so no request comes before that.
     """
     if core.store.closing:
         return "the store is closing"
@@ -31,7 +31,7 @@ def reason_not_ready(core: Core) -> str | None:
 
 
 class Healthz(Resource):
-    """Answers: that is all there is to say."""
+    """The resource of ``/healthz``: it answers, and that is all there is to say."""
 
     isLeaf = True
 
@@ -42,7 +42,7 @@ class Healthz(Resource):
 
 
 class Readyz(Resource):
-    """200 and ``ready``, or 503 and the reason."""
+    """The resource of ``/readyz``: 200 and ``ready``, or 503 and the reason."""
 
     isLeaf = True
 
@@ -61,7 +61,7 @@ class Readyz(Resource):
 
 
 def respond(request: Request, body: Deferred[bytes]) -> None:
-    """Answer with this when it is there, unless the peer has gone meanwhile."""
+    """Answer a request when a Deferred fires, unless the peer is gone by then."""
     gone: list[Failure] = []
     request.notifyFinish().addErrback(gone.append)
 

@@ -1,4 +1,4 @@
-"""The records of a segment as a person can read them: text where it is text, bytes where it is not."""
+"""The records of a segment as a person can read them: as text where they are text, else as a hex dump."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamd.store import RecordsTruncated, Run, Segment, Store
 RECORDS_SHOWN: Final = 20
 TEXT_BYTES_SHOWN: Final = 1000
 HEX_BYTES_SHOWN: Final = 160
-"""Ten lines."""
+"""Ten lines of a hex dump."""
 
 # A segment is read so far back from its end: what a glance is worth. One record is read whole, however large it is.
 _LOOK_BYTES: Final = 64 << 10
@@ -23,24 +23,24 @@ _HEX_LINE_BYTES: Final = 16
 
 
 async def latest(store: Store, segment: Segment) -> list[dict[str, Any]]:
-    """The last records of a segment that one glance takes."""
+    """The last records of a segment, as many as a page shows."""
     runs: list[Run] = []
     offset = max(segment.first_offset, segment.offset - _LOOK_BYTES)
     try:
-        found = await store.read_at(segment, offset, bytes_max=_LOOK_BYTES)
+        piece = await store.read_at(segment, offset, bytes_max=_LOOK_BYTES)
         for _ in range(_READS_MAX):
-            runs += found
-            end = runs[-1].number + runs[-1].batch.count if found else segment.number
+            runs += piece
+            end = runs[-1].number + runs[-1].batch.count if piece else segment.number
             if end >= segment.number:
                 break
-            found = await store.read(segment, end, bytes_max=_LOOK_BYTES)
+            piece = await store.read(segment, end, bytes_max=_LOOK_BYTES)
     except RecordsTruncated:
         pass  # just now: the next glance begins further on
     return shown(runs, RECORDS_SHOWN)
 
 
 async def following(store: Store, segment: Segment, number: int) -> list[dict[str, Any]]:
-    """The records from a number on, as many as one glance takes; the first retained ones where that is gone."""
+    """The records from a number on, as many as a page shows; from the first retained one where that number is gone."""
     number = max(number, segment.first_number)
     try:
         runs = await store.read(segment, number, bytes_max=_LOOK_BYTES, records_max=RECORDS_SHOWN)
@@ -51,22 +51,22 @@ async def following(store: Store, segment: Segment, number: int) -> list[dict[st
 
 def shown(runs: list[Run], count: int) -> list[dict[str, Any]]:
     """The last so many records of these runs, ready to be shown."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for run in reversed(runs):
-        left = count - len(found)
+        left = count - len(rows)
         if left <= 0:
             break
         first = max(run.batch.count - left, 0)
         records = run.batch.part(first, run.batch.count).records()
-        found += [
+        rows += [
             {"number": run.number + at, "time": run.timestamp / 1e6, **show(record)}
             for at, record in reversed(list(enumerate(records, first)))
         ]
-    return found[::-1]
+    return rows[::-1]
 
 
 def show(record: Buffer) -> dict[str, Any]:
-    """A record as text, or as a hex dump; `cut` where that is not all of it."""
+    """A record as text or as a hex dump; `cut` where that is not all of it."""
     size = len(record)
     text = _as_text(bytes(record[:TEXT_BYTES_SHOWN]), whole=size <= TEXT_BYTES_SHOWN)
     if text is not None:
@@ -80,7 +80,7 @@ def show(record: Buffer) -> dict[str, Any]:
 
 
 def _as_text(data: bytes, *, whole: bool) -> str | None:
-    """The text that this is, with what can't be seen made visible; None where it is none."""
+    """The record as text, with invisible characters made visible; None where it is not text."""
     for end in range(len(data), max(len(data) - 4, -1) if not whole else len(data) - 1, -1):
         # Where it is cut, the cut may be in the middle of a character.
         try:
@@ -95,7 +95,7 @@ def _as_text(data: bytes, *, whole: bool) -> str | None:
 
 
 def _visible(char: str) -> str:
-    """A character as it can be seen: one that moves, hides or turns others around is told by its number."""
+    """A character as it can be shown: one that moves, hides or reverses others is shown by its number."""
     if char in "\t\n":
         return char
     category = unicodedata.category(char)
@@ -105,7 +105,7 @@ def _visible(char: str) -> str:
 
 
 def _hex_dump(data: bytes) -> str:
-    """Lines of offset, bytes, and what of them is ASCII."""
+    """Lines of offset, bytes, and the ASCII characters among them."""
     lines = []
     for begin in range(0, len(data), _HEX_LINE_BYTES):
         line = data[begin : begin + _HEX_LINE_BYTES]

@@ -1,4 +1,4 @@
-"""What happened in each of the last seconds: the lines that the dashboard draws."""
+"""Samples of the daemon's rates for each of the last seconds: the lines that the dashboard draws."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SAMPLES_MAX: Final = 300
 
 
 class Sample(NamedTuple):
-    """Rates by the second, and how long commits took."""
+    """The rates of one second, and how long commits took in it."""
 
     number: int
-    """Counts samples, from 1."""
+    """The number of the sample, from 1."""
     appended_records: float
     appended_bytes: float
     read_records: float
@@ -38,7 +38,7 @@ class _Totals(NamedTuple):
 
 
 class Sampler:
-    """Takes a sample each second, while somebody could ask for it."""
+    """Takes a sample each second, while an endpoint could show it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -48,24 +48,24 @@ class Sampler:
         self.taken: deque[Sample] = deque(maxlen=SAMPLES_MAX)
 
     def start(self) -> None:
-        """One more endpoint wants samples."""
+        """Start sampling for one more endpoint."""
         self._users += 1
         if self._users == 1:
             self._before = self._totals()
             self._loop.start(SAMPLE_SECONDS, now=False)
 
     def stop(self) -> None:
-        """One endpoint less does."""
+        """Stop sampling for an endpoint."""
         self._users -= 1
         if not self._users:
             self._loop.stop()
 
     def since(self, number: int) -> list[Sample]:
-        """The samples behind this one, as far as they are still known."""
+        """The samples after this number, as far as they are kept."""
         return [sample for sample in self.taken if sample.number > number]
 
     def sample(self) -> None:
-        """Note what has changed since the last time."""
+        """Take a sample: what has changed since the last one."""
         before, now = self._before, self._totals()
         seconds = now.seconds - before.seconds
         if seconds <= 0:
@@ -90,9 +90,9 @@ class Sampler:
         traffic = self._core.load.traffic.values()
         return _Totals(
             self._core.clock.seconds(),
-            sum(each.appended_records for each in traffic),
-            sum(each.appended_bytes for each in traffic),
-            sum(each.read_records for each in traffic),
-            sum(each.read_bytes for each in traffic),
+            sum(counts.appended_records for counts in traffic),
+            sum(counts.appended_bytes for counts in traffic),
+            sum(counts.read_records for counts in traffic),
+            sum(counts.read_bytes for counts in traffic),
             tuple(self._core.store.counted.took.counts),
         )

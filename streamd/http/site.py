@@ -1,4 +1,4 @@
-"""The web site: what there is, for whom, and how it all ends."""
+"""The web site: its resources, its connections, and how it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from streamd.access.permits import NotAllowed
-from streamd.config import fill
 from streamd.connections.core import Core
 from streamd.connections.gathering import Gathering
 from streamd.http.events import Events
@@ -26,6 +25,7 @@ from streamd.http.health import Healthz, Readyz
 from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
 from streamd.settings import setting
+from streamd.tables import fill
 
 # A connection on which nothing is asked for so long is closed.
 _IDLE_SECONDS_MAX: Final = 60.0
@@ -41,26 +41,26 @@ _STATIC: Final = {
 }
 
 OPEN: Final = frozenset({*_STATIC, b"healthz", b"readyz"})
-"""What tells nothing of anybody's, and is there for whoever can connect. Everything else takes some right."""
+"""The resources that tell nothing about data, and are served to everybody. All others take some right."""
 
 # What is answered also where every connection is busy.
 _HEALTH: Final = frozenset({b"healthz", b"readyz", b"metrics"})
 
 SPARE_CONNECTIONS: Final = 8
-"""Connections beyond the limit, for these."""
+"""Connections beyond the limit, for the open resources."""
 
 
 @dataclass(frozen=True)
 class HttpSettings:
     """``[http]``, beside the endpoint."""
 
-    hosts: str = setting("", "names beside localhost that it is asked by, separated by blanks")
-    connections_max: int = setting(64, "connections to it; for one more the longest idle one is closed", least=1)
+    hosts: str = setting("", "names of the site beside localhost, separated by blanks")
+    connections_max: int = setting(64, "connections to the site; for one more the longest idle one is closed", least=1)
     streams_max: int = setting(32, "pages of the dashboard that may be open at a time", least=1)
 
 
 class _File(Resource):
-    """One of the few files of the page, which is in memory."""
+    """One of the few static files, which is kept in memory."""
 
     isLeaf = True
 
@@ -76,27 +76,27 @@ class _File(Resource):
 
 
 class _Root(Resource):
-    """Knows what there is and who may have it, and stands for every other address itself."""
+    """The root resource: knows all resources and who may have them, and answers for every other address itself."""
 
     def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
         # Nothing lies below anything.
         alone = not request.postpath and request.prepath == [path]
-        found = self.children.get(path) if alone else None
-        if request.channel.is_spare and (found is None or path not in _HEALTH):
+        child = self.children.get(path) if alone else None
+        if request.channel.is_spare and (child is None or path not in _HEALTH):
             return _Refused(SERVICE_UNAVAILABLE, "every connection is in use, see http.connections_max")
-        if found is not None and path not in OPEN:
+        if child is not None and path not in OPEN:
             try:
                 allow_something(request.channel.permits)
             except NotAllowed as error:
                 return _Refused(FORBIDDEN, request.channel.explain(error))
-        return self if found is None else found
+        return self if child is None else child
 
     def render(self, request: Request) -> bytes:
         return refuse(request, NOT_FOUND, "there is nothing here; try /, /metrics, /healthz or /readyz")
 
 
 class _Refused(Resource):
-    """Stands for what is not for this peer, or not now."""
+    """The resource in place of one that this peer may not have, or not now."""
 
     isLeaf = True
 
@@ -119,7 +119,7 @@ class HttpSite(Gathering[Channel], Site):
         Gathering.__init__(self, core, core.load.traffic_of(NAME))
         self._settings = settings
         self._idle: dict[Channel, None] = {}
-        """Connections that wait for no answer, those first that do so longest."""
+        """Connections that wait for no answer, longest idle first."""
         self._survey: Survey = core.shared.setdefault((NAME, "survey"), Survey(core))
         self._sampler: Sampler = core.shared.setdefault((NAME, "sampler"), Sampler(core))
         self.hosts = frozenset(name.casefold() for name in settings.hosts.split())
@@ -136,17 +136,17 @@ class HttpSite(Gathering[Channel], Site):
         self.protocol = partial(Channel, core)  # type: ignore[assignment, method-assign]
 
     def startFactory(self) -> None:
-        """It listens: take samples from now on."""
+        """Start sampling, now that the site listens."""
         super().startFactory()
         self._sampler.start()
 
     def stopFactory(self) -> None:
-        """It listens no more."""
+        """Stop sampling, now that the site listens no more."""
         super().stopFactory()
         self._sampler.stop()
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """A connection, in place of the one that is idle longest where there are too many, unless all are busy."""
+        """A channel for a new connection. At the limit the longest idle one gives way, unless all are busy."""
         ordinary = self._has_place(self._settings.connections_max, is_spare=False)
         if not ordinary and not self._has_place(SPARE_CONNECTIONS, is_spare=True):
             self.traffic.connections_refused["connections"] += 1
@@ -157,43 +157,43 @@ class HttpSite(Gathering[Channel], Site):
         return channel
 
     def _has_place(self, most: int, *, is_spare: bool) -> bool:
-        """Whether there is room for one more of a kind; one that is idle gives way."""
-        if sum(each.is_spare is is_spare for each in self.connections) < most:
+        """Whether there is room for one more connection of a kind; an idle one gives way."""
+        if sum(channel.is_spare is is_spare for channel in self.connections) < most:
             return True
-        idle = next((each for each in self._idle if each.is_spare is is_spare), None)
+        idle = next((channel for channel in self._idle if channel.is_spare is is_spare), None)
         if idle is not None:
             idle.give_way()
         return idle is not None
 
     def joined(self, connection: Channel) -> None:
-        """A connection is up, and asks nothing yet."""
+        """Note that a connection is up, and idle."""
         super().joined(connection)
         self.is_idle(connection)
 
     def left(self, connection: Channel) -> None:
-        """A connection is gone."""
+        """Note that a connection is gone."""
         self._idle.pop(connection, None)
         super().left(connection)
 
     def is_idle(self, connection: Channel) -> None:
-        """A connection has its answer, if it asked for any."""
+        """Note that a connection waits for no answer."""
         if connection in self.connections:
             self._idle[connection] = None
 
     def is_busy(self, connection: Channel) -> None:
-        """A connection waits for an answer."""
+        """Note that a connection waits for an answer."""
         self._idle.pop(connection, None)
 
     def acceptableProtocols(self) -> list[bytes]:
-        """What TLS offers."""
+        """The application protocols that TLS offers."""
         return [b"http/1.1"]
 
     def log(self, request: Any) -> None:
-        """One line for each request, for those who want to know it all."""
+        """Log a request, at debug."""
         self._log.debug("{method} {path} {code}", method=request.method, path=request.path, code=request.code)
 
     def drain(self) -> Deferred[Any]:
-        """End all pages' streams and then all connections, within the limit; fires when they are gone."""
+        """End all streams of events and then all connections, within the limit; fires when they are gone."""
         self._events.end()
         return super().drain()
 

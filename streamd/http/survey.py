@@ -1,4 +1,4 @@
-"""Looking over all segments, of which there may be a million, a few in each turn of the reactor."""
+"""Scans of all segments, of which there may be a million, a few in each turn of the reactor."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from streamd.store.usage import Usage
 
 PAGE_ROWS: Final = 50
 PAGES_MAX: Final = 100
-"""Further back nobody turns pages: they search."""
+"""The last page of segments: people search rather than turn more pages."""
 
-GROUPS_SHOWN: Final = 10
-"""Those reader groups that are furthest behind."""
+GROUPS_NAMED: Final = 100
+"""How many reader groups are told of by name: those that are furthest behind."""
 
 SORTS: Final[dict[str, Callable[[Segment], Any]]] = {
     "name": lambda segment: segment.name,
     "recent": lambda segment: (-segment.modified, segment.name),
     "size": lambda segment: (segment.first_offset - segment.offset, segment.name),
 }
-"""The orders that segments can be asked for in: the alphabet, written to last, largest."""
+"""The orders of segments: by name, last written first, largest first."""
 
 # What was found is good for so long.
 _FRESH_SECONDS: Final = 5.0
@@ -43,13 +43,13 @@ _JUDGED_AT_ONCE: Final = 100
 _ANSWERS_MAX: Final = 1000
 
 Sight = Callable[[str], object] | None
-"""Tells of a name whether who asks may know of it; None where they may know of all."""
+"""A predicate on names: whether the peer may know of such a segment; None where it may know of all."""
 
 T = TypeVar("T")
 
 
 class Query(NamedTuple):
-    """Which segments somebody wants to see."""
+    """Which segments a page shows."""
 
     search: str = ""
     sort: str = "name"
@@ -57,16 +57,16 @@ class Query(NamedTuple):
 
 
 class Found(NamedTuple):
-    """One page of the segments that a query asks for."""
+    """One page of the segments of a query."""
 
     segments: list[Segment]
     total: int
-    """How many there are on all pages."""
+    """How many segments there are on all pages."""
     pages: int
 
 
 class Lag(NamedTuple):
-    """How far a reader group is behind."""
+    """The lag of a reader group."""
 
     segment: Segment
     group: str
@@ -75,7 +75,7 @@ class Lag(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """All reader groups together, and those that are furthest behind."""
+    """The reader groups of all segments together, and those with the largest lag."""
 
     total: int
     lag_records: int
@@ -84,9 +84,9 @@ class Groups(NamedTuple):
 
 
 class Survey:
-    """Answers questions about all segments, and remembers the answers for a moment: who asks the same shares them.
+    """Answers questions about all segments, and shares each answer for a moment among those who ask the same.
 
-    Who the same rules of access fit shares them too. Nobody is told of segments that they may not know of.
+    Peers that match the same rules of access share answers too. No peer is shown segments that it may not know of.
     """
 
     def __init__(self, core: Core) -> None:
@@ -98,60 +98,60 @@ class Survey:
         )
 
     def segments(self, query: Query, permits: Permits) -> Deferred[Found]:
-        """The segments whose name holds the words searched for, whatever their case, in order, one page of them."""
+        """One page of the segments whose name contains the words of the query, in its order, regardless of case."""
         sight = permits.sight()
 
         def find(names: list[str]) -> Deferred[Found]:
-            found: list[Found] = []
-            return self._cooperator.coiterate(self._find(query, names, found)).addCallback(lambda _: found[0])
+            pages: list[Found] = []
+            return self._cooperator.coiterate(self._find(query, names, pages)).addCallback(lambda _: pages[0])
 
         return self._answer((query, sight), lambda: self._names(sight).addCallback(find))
 
     def groups(self, permits: Permits | None = None) -> Deferred[Groups]:
-        """All reader groups of the segments that somebody may know of, or of all."""
+        """All reader groups of the segments that a peer may know of, or of all segments."""
         sight = None if permits is None else permits.sight()
 
         def look() -> Deferred[Groups]:
-            found: list[Groups] = []
-            return self._cooperator.coiterate(self._sum_up(sight, found)).addCallback(lambda _: found[0])
+            totals: list[Groups] = []
+            return self._cooperator.coiterate(self._sum_up(sight, totals)).addCallback(lambda _: totals[0])
 
         return self._answer(("groups", sight), look)
 
     def _names(self, sight: Sight) -> Deferred[list[str]]:
-        """The names that somebody may know of: judged once, whatever is then searched for among them."""
+        """The names that a peer may know of: computed once, whatever is then searched for among them."""
         if sight is None:
             return succeed(self._core.store.names())
-        found: list[str] = []
+        names: list[str] = []
 
         def look() -> Deferred[list[str]]:
-            return self._cooperator.coiterate(self._judge(sight, found)).addCallback(lambda _: found)
+            return self._cooperator.coiterate(self._judge(sight, names)).addCallback(lambda _: names)
 
         return self._answer(("names", sight), look)
 
-    def _judge(self, sight: Callable[[str], object], found: list[str]) -> Iterator[None]:
+    def _judge(self, sight: Callable[[str], object], visible: list[str]) -> Iterator[None]:
         names = iter(self._core.store.names())
         while some := list(islice(names, _JUDGED_AT_ONCE)):
-            found += filter(sight, some)
+            visible += filter(sight, some)
             yield
 
     def usage(self) -> Deferred[Usage]:
-        """What the store takes on its disk."""
+        """The disk usage of the store."""
         return self._answer("usage", self._core.store.usage)
 
     def _answer(self, question: object, look: Callable[[], Deferred[T]]) -> Deferred[T]:
-        """An answer that is fresh, or that somebody waits for already, or a new one."""
+        """A fresh answer, or one that is being computed, or a new one."""
         now = self._core.clock.seconds()
         known = self._answers.get(question)
         if known is None or known.is_stale(now):
             # What nobody asks for any more is not kept: the names that somebody may know of can be many.
-            self._answers = {key: each for key, each in self._answers.items() if not each.is_stale(now)}
+            self._answers = {key: answer for key, answer in self._answers.items() if not answer.is_stale(now)}
             while len(self._answers) >= _ANSWERS_MAX:
                 self._answers.pop(next(iter(self._answers)))
             known = self._answers[question] = _Answer(self._core)
             known.wait_for(look())
         return known.share()
 
-    def _find(self, query: Query, names: list[str], found: list[Found]) -> Iterator[None]:
+    def _find(self, query: Query, names: list[str], pages: list[Found]) -> Iterator[None]:
         key = SORTS[query.sort]
         wanted = min(query.page, PAGES_MAX) * PAGE_ROWS
         words = query.search.casefold()
@@ -171,55 +171,50 @@ class Survey:
                 best = sorted(best, key=key)[:wanted]
             yield
         best = sorted(best, key=key)
-        found.append(Found(best[wanted - PAGE_ROWS : wanted], count, min(-(-count // PAGE_ROWS), PAGES_MAX)))
+        pages.append(Found(best[wanted - PAGE_ROWS : wanted], count, min(-(-count // PAGE_ROWS), PAGES_MAX)))
 
-    def _sum_up(self, sight: Sight, found: list[Groups]) -> Iterator[None]:
+    def _sum_up(self, sight: Sight, totals: list[Groups]) -> Iterator[None]:
         count = lag_records = 0
         worst: list[Lag] = []
         segments = iter(self._core.store.grouped())
         while some := list(islice(segments, _SEGMENTS_AT_ONCE if sight is None else _JUDGED_AT_ONCE)):
             known = some if sight is None else [segment for segment in some if sight(segment.name)]
-            lags = [lag for segment in known for lag in lags_of(segment)]
+            lags = [lag for segment in known if not segment.hidden for lag in lags_of(segment)]
             count += len(lags)
             lag_records += sum(lag.records for lag in lags)
-            worst = nlargest(GROUPS_SHOWN, worst + lags, key=lambda lag: lag.records)
+            worst = nlargest(GROUPS_NAMED, worst + lags, key=lambda lag: lag.records)
             yield
-        found.append(Groups(count, lag_records, worst[0].records if worst else 0, worst))
+        totals.append(Groups(count, lag_records, worst[0].records if worst else 0, worst))
 
 
 def lags_of(segment: Segment) -> list[Lag]:
-    """How far each reader group of a segment is behind: the records that it has not acknowledged."""
+    """The lag of each reader group of a segment."""
     return [
-        Lag(
-            segment,
-            name,
-            group.position,
-            max(segment.number - group.position - sum(end - first for first, end in group.ranges), 0),
-        )
-        for name, group in (segment.groups or {}).items()
+        Lag(segment, name, acknowledged.position, acknowledged.lag(segment.number))
+        for name, acknowledged in (segment.groups or {}).items()
     ]
 
 
 class _Answer(Generic[T]):
-    """What was found, or is being looked for, and who waits for it."""
+    """An answer that is known or being computed, and those who wait for it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._waiting: list[Deferred[T]] = []
         self._result: T | Failure | None = None
         self.found_at: float | None = None
-        """When it was; None where it is still being looked for."""
+        """When the answer was found; None while it is being computed."""
 
     def is_stale(self, now: float) -> bool:
-        """Whether it was found too long ago."""
+        """Whether the answer is too old."""
         return self.found_at is not None and now - self.found_at >= _FRESH_SECONDS
 
     def wait_for(self, looked: Deferred[T]) -> None:
-        """This finds it."""
-        looked.addBoth(self._found)
+        """Take the answer from this Deferred."""
+        looked.addBoth(self._answered)
 
     def share(self) -> Deferred[T]:
-        """The answer, for one more."""
+        """A Deferred of its own with the answer."""
         shared: Deferred[T] = Deferred()
         if self.found_at is None:
             self._waiting.append(shared)
@@ -227,12 +222,12 @@ class _Answer(Generic[T]):
             _fire(shared, self._result)
         return shared
 
-    def _found(self, result: T | Failure) -> None:
+    def _answered(self, result: T | Failure) -> None:
         self._result = result
         self.found_at = self._core.clock.seconds()
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            _fire(each, result)
+        for waiter in waiting:
+            _fire(waiter, result)
 
 
 def _fire(deferred: Deferred[Any], result: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the two pages of the dashboard show: the daemon as a whole, and one segment."""
+"""The content of the two pages of the dashboard: the daemon as a whole, and one segment."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 from streamd import __version__
 from streamd.access.permits import READ, VISIBLE, NotAllowed, Permits
 from streamd.connections.core import Core
+from streamd.groups import Groups as ReaderGroups
 from streamd.http import records
 from streamd.http.guard import NAME, allow_something
 from streamd.http.health import reason_not_ready
@@ -23,13 +24,16 @@ _SEARCH_CHARACTERS_MAX: Final = 200
 # Shown of one segment; a segment may have thousands.
 _GROUPS_SHOWN: Final = 100
 
+# Of all topics, those that are furthest behind.
+_WORST_SHOWN: Final = 10
+
 
 class BadQuestion(Exception):
     """A page asked for something that makes no sense; the text says what."""
 
 
 def query_of(arguments: Mapping[str, str]) -> Query:
-    """The segments that an overview asks for."""
+    """The query for segments in the arguments of an overview."""
     query = Query(
         arguments.get("search", "")[:_SEARCH_CHARACTERS_MAX],
         arguments.get("sort", "name"),
@@ -56,18 +60,18 @@ class Overview:
         self._sampler = sampler
         self._survey = survey
         self._query = query
-        self._sample = self._told = 0
+        self._sample = self._sent = 0
 
     def allow(self, permits: Permits) -> None:
-        """Whoever has some right on anything sees how the daemon does."""
+        """Allow every peer that has some right on any topic."""
         allow_something(permits)
 
     async def event(self, permits: Permits) -> Mapping[str, Any]:
-        """All that the page shows, and the samples that it has not seen."""
+        """The content of the page, with the samples that it has not got yet."""
         usage = await self._survey.usage()
         groups = await self._survey.groups(permits)
-        found = await self._survey.segments(self._query, permits)
-        samples = self._sampler.since(self._told)
+        page = await self._survey.segments(self._query, permits)
+        samples = self._sampler.since(self._sent)
         if samples:
             self._sample = samples[-1].number
         return {
@@ -76,19 +80,19 @@ class Overview:
             "protocols": _protocols(self._core),
             "store": _store(self._core, usage),
             "groups": _groups(groups),
-            "segments": {**self._segments(found), "all": permits.sight() is None},
+            "segments": {**self._segments(page), "all": permits.sight() is None},
         }
 
-    def told(self) -> None:
-        """These samples are known there."""
-        self._told = self._sample
+    def sent(self) -> None:
+        """Note that the page has these samples."""
+        self._sent = self._sample
 
-    def _segments(self, found: Found) -> dict[str, Any]:
+    def _segments(self, page: Found) -> dict[str, Any]:
         return {
-            "total": found.total,
+            "total": page.total,
             "page": self._query.page,
-            "pages": found.pages,
-            "rows": [row(segment) for segment in found.segments if not segment.deleted],
+            "pages": page.pages,
+            "rows": [row(segment) for segment in page.segments if not segment.deleted],
         }
 
 
@@ -101,51 +105,51 @@ class SegmentView:
         self._name = name
         self._first = first
         self._place: tuple[Segment, int, int] | None = None
-        self._told: tuple[Segment, int, int] | None = None
+        self._sent: tuple[Segment, int, int] | None = None
         self._withheld = False
 
     def allow(self, permits: Permits) -> None:
-        """By its name alone, so that nobody learns whether it is there."""
+        """Decide by the name alone, so that a peer does not learn whether the segment exists."""
         allow_something(permits)
         if not permits.rights(self._name) & VISIBLE:
             raise NotAllowed("no rule of access gives you a right on a topic of this name")
 
     async def event(self, permits: Permits) -> Mapping[str, Any]:
         """The segment as it is now, with records where they have changed."""
-        told: dict[str, Any] = {"state": state(self._core, await self._survey.usage()), "segment": None}
+        content: dict[str, Any] = {"state": state(self._core, await self._survey.usage()), "segment": None}
         try:
             segment = self._core.store.find(self._name)
-            told["segment"] = self._described(segment)
-            told["withheld"] = not permits.rights(self._name) & READ
-            if told["withheld"]:
+            content["segment"] = self._described(segment)
+            content["withheld"] = not permits.rights(self._name) & READ
+            if content["withheld"]:
                 self._withhold()
             else:
                 self._withheld = False
-                await self._read(segment, told)
+                await self._read(segment, content)
         except NoSuchSegment:
             # Also where it was deleted between two of our steps.
-            told["segment"] = self._place = None
+            content["segment"] = self._place = None
         except ReadFailed as error:
-            told["error"] = str(error)
-        return told
+            content["error"] = str(error)
+        return content
 
-    async def _read(self, segment: Segment, told: dict[str, Any]) -> None:
+    async def _read(self, segment: Segment, content: dict[str, Any]) -> None:
         store = self._core.store
         place = (segment, segment.first_number, segment.number)
-        if place != self._told:
-            told["records"] = await (
+        if place != self._sent:
+            content["records"] = await (
                 records.latest(store, segment)
                 if self._first is None
                 else records.following(store, segment, self._first)
             )
         self._place = place
 
-    def told(self) -> None:
-        """These records are known there."""
-        self._told = self._place
+    def sent(self) -> None:
+        """Note that the page has these records."""
+        self._sent = self._place
 
     def _withhold(self) -> None:
-        """Show no records. That is a refusal, counted once and not each second."""
+        """Show no records. That is a refusal, which is counted once and not each second."""
         self._place = None
         if not self._withheld:
             self._withheld = True
@@ -155,19 +159,21 @@ class SegmentView:
         retention = self._core.store.retention
         rule = retention.rule(segment.name) if retention is not None else None
         lags = sorted(lags_of(segment), key=lambda lag: -lag.records)
+        groups = ReaderGroups.of(self._core)
         return {
             **row(segment),
             "writers": len(segment.levels or ()),
             "retention": None if rule is None else asdict(rule),
             "groups_total": len(lags),
             "groups": [
-                {"group": lag.group, "position": lag.position, "lag": lag.records} for lag in lags[:_GROUPS_SHOWN]
+                {"group": lag.group, **groups.describe_one(segment, lag.group), "lag": lag.records}
+                for lag in lags[:_GROUPS_SHOWN]
             ],
         }
 
 
 def state(core: Core, usage: Usage | None) -> dict[str, Any]:
-    """What the top of each page tells."""
+    """The state of the daemon, for the top of each page."""
     return {
         "version": __version__,
         "uptime_seconds": core.clock.seconds() - core.started,
@@ -177,7 +183,7 @@ def state(core: Core, usage: Usage | None) -> dict[str, Any]:
 
 
 def row(segment: Segment) -> dict[str, Any]:
-    """What a table tells of a segment. Its places only rise: a page makes rates of two of them."""
+    """A segment for a table. Its numbers only rise: a page computes rates from two of them."""
     return {
         "id": segment.id,
         "name": segment.name,
@@ -229,6 +235,6 @@ def _groups(groups: Groups) -> dict[str, Any]:
         "lag_records": groups.lag_records,
         "worst": [
             {"segment": lag.segment.name, "group": lag.group, "position": lag.position, "lag": lag.records}
-            for lag in groups.worst
+            for lag in groups.worst[:_WORST_SHOWN]
         ],
     }

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from itertools import chain
 from typing import Any, Final
 
 from streamd import __version__
-from streamd.access.permits import ADMIN, READ, VISIBLE, NotAllowed, TooManyTopics, TopicFull
-from streamd.config import fill
+from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed, TooManyTopics, TopicFull
+from streamd.batch import Batch
 from streamd.connections.base import Reply, StreamProtocol
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.groups import Groups
+from streamd.groups import Delayed, Groups
+from streamd.interfaces import RequestError
 from streamd.settings import RetentionRule
 from streamd.store import (
     BadName,
+    LevelGap,
     NoSuchSegment,
     ReadFailed,
     RecordsTruncated,
@@ -26,14 +30,14 @@ from streamd.store import (
     Segment,
     SegmentExists,
     SegmentSealed,
-    StoreError,
     StoreReadOnly,
 )
 from streamd.store.names import NAME_BYTES_MAX, check_name
-from streamd.wire import WireError, sesp
+from streamd.tables import fill
+from streamd.wire import Request, WireError, sesp
 from streamd.wire.sesp import OK, error_line, message_lines
 
-_ERRORS: Final[dict[type[StoreError], str]] = {
+_ERRORS: Final[dict[type[RequestError], str]] = {
     SegmentExists: "AlreadyExists",
     NoSuchSegment: "NoSuchTopicExists",
     SegmentSealed: "TopicSealed",
@@ -41,6 +45,7 @@ _ERRORS: Final[dict[type[StoreError], str]] = {
     BadName: "InvalidData",
     StoreReadOnly: "ReadOnly",
     ReadFailed: "IOError",
+    LevelGap: "SequenceGap",
     NotAllowed: "NotAllowed",
     TopicFull: "NotAllowed",
     TooManyTopics: "NotAllowed",
@@ -53,11 +58,14 @@ _RECORDS_AT_ONCE: Final = 8192
 _NAMES_AT_ONCE: Final = 2000
 _ARRAY_END: Final = "]\n"
 
+_READ_ONE: Final = b"<\n"
+
 
 class SespProtocol(StreamProtocol):
     """One SESP connection: at most one selected topic, and an offset to read from."""
 
     name = "sesp"
+    codec: sesp.SespCodec
 
     def __init__(self, core: Core) -> None:
         limits = core.limits
@@ -70,7 +78,7 @@ class SespProtocol(StreamProtocol):
     def perform(self, request: sesp.Command) -> Reply:
         return _ACTIONS[type(request)](self, request)
 
-    def refused(self, request: sesp.Command, error: StoreError) -> bytes:
+    def refused(self, request: sesp.Command, error: RequestError) -> bytes:
         name = _ERRORS.get(type(error), "IOError")
         if isinstance(error, ReadFailed):
             self.log.error("a message of {topic} can't be read: {error}", topic=self._topic, error=str(error))
@@ -79,20 +87,69 @@ class SespProtocol(StreamProtocol):
     def broken(self, error: WireError) -> bytes:
         return error_line("TooLong")
 
+    def express(self, data: bytes) -> bytes | None:
+        topic = self._topic
+        if topic is None or not self._permits.is_open:
+            return None
+        record = self.codec.single(data)
+        if record is not None:
+            return self.join(topic, record, OK)
+        if data == _READ_ONE and (read := self.recent_one(topic, self._offset)) is not None:
+            self._offset += 1
+            return message_lines([read[1]])
+        return None
+
+    def joint_requests(self, segment: Segment, record: bytes, tag: int) -> list[Request]:
+        return [sesp.Publish(Batch.single(record))]
+
     # -- publish and read ----------------------------------------------------------------------------------------------
 
     def _publish(self, request: sesp.Publish) -> Reply:
         if self._topic is None:
             return self._invalid("NoTopicSelected", request.count)
-        try:
-            self.allow_write(self._topic, request.batch)
-        except TopicFull:
-            if request.count == 1:
-                raise
-            return self.one_by_one([sesp.Publish(each) for each in request.batch.singles()])
+        if not self._permits.is_open:
+            try:
+                self.allow_write(self._topic, request.batch)
+            except TopicFull:
+                if request.count == 1:
+                    raise
+                return self.one_by_one([sesp.Publish(message) for message in request.batch.singles()])
         stored = self.promise(OK * request.count, request.batch)
         self.core.store.append_for(stored, self._topic, request.batch)
         return stored
+
+    def _publish_once(self, request: sesp.PublishOnce) -> Reply:
+        if self._topic is None:
+            return self._invalid("NoTopicSelected")
+        self.allow(WRITE, self._topic.name)
+        writer, level = _writer_of(request.writer), request.sequence + 1
+        if (self._topic.claimed_level(writer) or 0) >= level:
+            # It was stored before, and takes no more room.
+            return self.core.store.append(self._topic, request.batch, writer=writer, level=level), OK
+        self.allow_write(self._topic, request.batch)
+        stored = self.promise(OK, request.batch)
+        self.core.store.append_for(
+            stored, self._topic, request.batch, writer=writer, expected=request.sequence, level=level
+        )
+        return stored
+
+    def _ask_sequence(self, request: sesp.AskSequence) -> Reply:
+        if self._topic is None:
+            return self._invalid("NoTopicSelected")
+        self.allow(WRITE, self._topic.name)
+        return b"+%d\n" % ((self._topic.levels or {}).get(_writer_of(request.writer), 0))
+
+    def _publish_later(self, request: sesp.PublishLater) -> Reply:
+        if self._topic is None:
+            return self._invalid("NoTopicSelected")
+        self.allow_write(self._topic, request.batch)
+        now = 1000 * time.time() if request.is_relative else 0.0
+        due = int(1000 * (now + request.milliseconds))
+        return Delayed.of(self.core).put(self._topic, request.batch, due).addCallback(self._kept, request.batch)
+
+    def _kept(self, _: object, batch: Batch) -> bytes:
+        self.traffic.published(batch.count, batch.size)
+        return OK
 
     def _read(self, request: sesp.Read) -> Reply:
         if self._topic is None:
@@ -100,19 +157,19 @@ class SespProtocol(StreamProtocol):
         self.allow(READ, self._topic.name)
         run = self.recent(self._topic, self._offset, request.count)
         if run is not None:
-            return self._told([run], request.count)
+            return self._reply_with([run], request.count)
         runs = self.read(self._topic, self._offset, records_max=min(request.count, _RECORDS_AT_ONCE))
-        return runs.addCallback(self._told, request.count)
+        return runs.addCallback(self._reply_with, request.count)
 
-    def _told(self, runs: list[Run], count: int) -> bytes:
-        """The messages that were found; the rest of a long answer comes when this is on its way."""
+    def _reply_with(self, runs: list[Run], count: int) -> bytes:
+        """The reply with the messages that were read; the rest of a long answer follows when this is sent."""
         if not runs:
             return error_line("None") * count
-        found = sum([run.batch.count for run in runs])
-        self._offset += found
+        read = sum([run.batch.count for run in runs])
+        self._offset += read
         self.count_read(runs)
-        if count > found:
-            self.again(sesp.Read(count - found))
+        if count > read:
+            self.again(sesp.Read(count - read))
         return message_lines(list(chain.from_iterable([run.batch.records() for run in runs])))
 
     def _seek(self, request: sesp.Seek) -> Reply:
@@ -161,19 +218,19 @@ class SespProtocol(StreamProtocol):
         if request.names is None:
             self._allow_somewhere(request)
         names = self.core.store.names() if request.names is None else request.names
-        told = request.told + _NAMES_AT_ONCE
+        done = request.done + _NAMES_AT_ONCE
         permits = self.permits
-        shown = [name for name in names[request.told : told] if permits.is_open or permits.rights(name) & ADMIN]
+        shown = [name for name in names[request.done : done] if permits.is_open or permits.rights(name) & ADMIN]
         text = json.dumps(shown, ensure_ascii=False)[1:-1]
-        more = told < len(names)
+        more = done < len(names)
         begun = request.begun or bool(shown)
         if more:
-            self.again(sesp.List(names, told, begun))
-        before = "+[" if not request.told else ", " if request.begun and shown else ""
+            self.again(sesp.List(names, done, begun))
+        before = "+[" if not request.done else ", " if request.begun and shown else ""
         return f"{before}{text}{'' if more else _ARRAY_END}".encode()
 
     def _allow_somewhere(self, request: sesp.List | sesp.Status) -> None:
-        """What is about no topic in particular is for who is the administrator of any."""
+        """A command without a topic needs admin rights on at least one topic."""
         if not self.permits.anywhere(ADMIN):
             raise NotAllowed(type(request).__name__)
 
@@ -212,8 +269,13 @@ class SespProtocol(StreamProtocol):
         return error_line(error) * count
 
 
+def _writer_of(name: str) -> bytes:
+    """The id of a writer that goes by a name."""
+    return blake2b(name.encode(), digest_size=16, person=b"sesp").digest()
+
+
 def describe(segment: Segment, rule: RetentionRule | None, groups: Groups) -> dict[str, object]:
-    """What the administrator sees of a topic."""
+    """The description of a topic for an administrator."""
     return {
         "messages": segment.number - segment.first_number,
         "first_offset": segment.first_number,
@@ -233,6 +295,9 @@ def _json_line(value: object) -> bytes:
 
 _ACTIONS: Final[dict[type[sesp.Command], Callable[[SespProtocol, Any], Reply]]] = {
     sesp.Publish: SespProtocol._publish,
+    sesp.PublishOnce: SespProtocol._publish_once,
+    sesp.AskSequence: SespProtocol._ask_sequence,
+    sesp.PublishLater: SespProtocol._publish_later,
     sesp.Read: SespProtocol._read,
     sesp.Seek: SespProtocol._seek,
     sesp.Select: SespProtocol._select,
@@ -249,6 +314,8 @@ _ACTIONS: Final[dict[type[sesp.Command], Callable[[SespProtocol, Any], Reply]]] 
 
 class SespFactory(StreamFactory):
     """Makes SESP connections."""
+
+    name = SespProtocol.name
 
     def build(self) -> SespProtocol:
         return SespProtocol(self.core)

@@ -10,33 +10,38 @@ from operator import attrgetter
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from streamd.access.permits import READ, NotAllowed, TopicFull
-from streamd.config import fill
+from streamd.batch import Batch
 from streamd.connections.base import Reply, StreamProtocol
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.groups import Group, Groups, Members, Range
-from streamd.interfaces import ConfigError
+from streamd.interfaces import RequestError
 from streamd.settings import setting
-from streamd.store import BadName, NoSuchSegment, RecordsTruncated, Run, Segment, StoreError
+from streamd.store import NoSuchSegment, RecordsTruncated, Run, Segment, StoreError
 from streamd.store.errors import level_of
 from streamd.store.names import check_name
 from streamd.store.records.offsets import span
-from streamd.wire import TooLarge, WireError, smq
+from streamd.tables import fill
+from streamd.wire import Request, TooLarge, WireError, smq
 
 GROUP: Final = "smq"
-"""The reader group that a queue is."""
+"""The reader group of a queue."""
 
 # Messages pulled in one go, where they are small.
 _MESSAGES_AT_ONCE: Final = 4096
 
 
-class Queue:
-    """A segment as a queue. It is made when the first message comes, and again when somebody has deleted it.
+_log = Logger()
 
-    All endpoints of one queue share one of these, since what is given out and to whom is known only here.
+
+class Queue:
+    """A segment as a queue. It is created with the first message, and again after it was deleted.
+
+    All endpoints of one queue share one object, which knows what is given out to whom.
     """
 
     def __init__(self, core: Core, name: str) -> None:
@@ -46,17 +51,18 @@ class Queue:
         self._members: Members | None = None
         self._reads = 0
         self._waiting: list[Deferred[None]] = []
+        self._pulled: list[tuple[Group, Range]] = []
 
     def segment(self) -> Segment:
         """The segment, where there is one."""
         return self._store.find(self.name)
 
     def claimed(self) -> Segment | None:
-        """The segment as the next push finds it: one that is on its way to the disk counts."""
+        """The segment that the next push goes to, also one that is not on disk yet."""
         return self._store.find_claimed(self.name)
 
     def make(self) -> Segment:
-        """The segment, which is not there, made: it can be pushed to before it is on disk."""
+        """Create the segment: it can be pushed to before it is on disk."""
         # Where this fails, so does what is appended behind it, and that is told.
         self._store.create(self.name).addErrback(lambda failure: failure.trap(StoreError) and None)
         segment = self.claimed()
@@ -64,7 +70,7 @@ class Queue:
         return segment
 
     def group(self) -> Group | None:
-        """The reader group of the segment that is there now."""
+        """The reader group of the present segment."""
         try:
             segment = self.segment()
         except NoSuchSegment:
@@ -74,13 +80,29 @@ class Queue:
             self._members = self._groups.use(segment, GROUP, consumes=True)
         return self._members.group
 
+    def pulled(self, group: Group, given: Range) -> None:
+        """Acknowledge what peers have been given in this turn, all of it at once and at its end."""
+        if not self._pulled:
+            self._store.turn.gathered.append(self)
+        last = self._pulled[-1] if self._pulled else None
+        if last is not None and last[0] is group and last[1][1] == given[0]:
+            self._pulled[-1] = (group, (last[1][0], given[1]))
+        else:
+            self._pulled.append((group, given))
+
+    def gather(self) -> None:
+        """Acknowledge it: the turn ends. Nobody waits for that."""
+        pulled, self._pulled = self._pulled, []
+        for group, given in pulled:
+            acknowledge(group, *given)
+
     @property
     def is_being_read(self) -> bool:
-        """Whether somebody has taken messages and does not know yet how many of them it can have."""
+        """Whether messages are being read for a puller: some of them may come back."""
         return self._reads > 0
 
     def when_read(self) -> Deferred[None]:
-        """Fires when one of those knows it."""
+        """Fires when one of these reads has ended."""
         self._waiting.append(Deferred())
         return self._waiting[-1]
 
@@ -90,18 +112,36 @@ class Queue:
         def ended(result: bytes | Failure) -> bytes | Failure:
             self._reads -= 1
             waiting, self._waiting = self._waiting, []
-            for each in waiting:
-                each.callback(None)
+            for waiter in waiting:
+                waiter.callback(None)
             return result
 
         self._reads += 1
         return messages.addBoth(ended)
 
 
+def acknowledge(group: Group, first: int, end: int) -> None:
+    """Note that these messages are pulled. Nobody waits for that."""
+    try:
+        group.acknowledge(first, end).addErrback(_not_acknowledged)
+    except StoreError as error:
+        _not_acknowledged(Failure(error))
+
+
+def _not_acknowledged(failure: Failure) -> None:
+    failure.trap(StoreError)
+    _log.emit(
+        level_of(failure.value),
+        "a pull could not be acknowledged, its message may come again: {reason}",
+        reason=failure.getErrorMessage(),
+    )
+
+
 class SmqProtocol(StreamProtocol):
-    """One connection: pushes are answered when they are on disk, pulls at once."""
+    """One SMQ connection: pushes are answered when they are on disk, pulls at once."""
 
     name = "smq"
+    codec: smq.SmqCodec
 
     def __init__(self, core: Core, queue: Queue) -> None:
         super().__init__(core, smq.SmqCodec(core.limits.message_bytes_max))
@@ -110,7 +150,7 @@ class SmqProtocol(StreamProtocol):
     def perform(self, request: smq.Request) -> Reply:
         return _ACTIONS[type(request)](self, request)
 
-    def refused(self, request: smq.Push | smq.Pull, error: StoreError) -> bytes | None:
+    def refused(self, request: smq.Push | smq.Pull, error: RequestError) -> bytes | None:
         if isinstance(request, smq.Push):
             return smq.REFUSED * request.messages
         if isinstance(error, NotAllowed):
@@ -124,19 +164,61 @@ class SmqProtocol(StreamProtocol):
     def broken(self, error: WireError) -> bytes | None:
         return smq.REFUSED if isinstance(error, TooLarge) else None
 
+    def express(self, data: bytes) -> bytes | None:
+        if not self._permits.is_open:
+            return None
+        if data == smq.PULL_REQUEST:
+            return self._pull_one()
+        push = self.codec.single(data)
+        segment = self._queue.claimed() if push is not None else None
+        if push is None or segment is None:
+            return None
+        tag, message = push
+        return self.join(segment, message, smq.PUSHED, tag)
+
+    def joint_requests(self, segment: Segment, record: bytes, tag: int) -> list[Request]:
+        return [smq.Push(tag, Batch.single(record))]
+
+    def _pull_one(self) -> bytes | None:
+        """What `_pull` comes to for one message at hand that the operating system takes at once."""
+        if not self._direct or not self._turn_of_all.lasts or self._queue.is_being_read:
+            return None
+        group = self._queue.group()
+        taken = group.take(1) if group is not None else None
+        if group is None or taken is None:
+            return None
+        read = self.recent_one(group.segment, taken[0])
+        if read is None:
+            group.give_back(*taken)
+            return None
+        tag, record = read
+        reply = smq.replies(tag, [record])
+        begin = self._out_bytes
+        self._out_bytes += len(reply)
+        try:
+            sent = self._send_some(reply)
+        except OSError:
+            sent = 0
+        if sent == len(reply):
+            self._queue.pulled(group, taken)
+        else:
+            self._unsent.append((partial(self._sent, group, taken, reply), begin, len(reply)))
+            self._send(reply[sent:])
+        return b""
+
     def _push(self, request: smq.Push) -> Reply:
         try:
             segment = self._target(request)
         except TopicFull:
             if request.messages == 1:
                 raise
-            return self.one_by_one([smq.Push(request.tag, each) for each in request.batch.singles()])
+            return self.one_by_one([smq.Push(request.tag, message) for message in request.batch.singles()])
         stored = self.promise(smq.PUSHED * request.messages, request.batch)
         self.core.store.append_for(stored, segment, request.batch, tag=request.tag)
         return stored
 
     def _target(self, request: smq.Push) -> Segment:
-        """Where to push these, if the peer may."""
+        """The segment for a push, where the peer may push."""
         segment = self._queue.claimed()
         if segment is None:
             # It is the operator who named the queue: who may push may be the first to do so.
@@ -185,17 +267,17 @@ class SmqProtocol(StreamProtocol):
 
     def _pulled(self, runs: list[Run], group: Group, taken: Range, messages: int) -> bytes:
         first, end = taken
-        found = sum([run.batch.count for run in runs])
-        group.give_back(first + found, end if found else first)
+        count = sum([run.batch.count for run in runs])
+        group.give_back(first + count, end if count else first)
         if self.is_closed:
-            group.give_back(first, first + found)
+            group.give_back(first, first + count)
             return b""
-        if not found:
+        if not count:
             # Somebody has truncated the segment: these are gone, and what follows them is next.
             self.again(smq.Pull(messages))
             return b""
-        if messages > found:
-            self.again(smq.Pull(messages - found))
+        if messages > count:
+            self.again(smq.Pull(messages - count))
         self.count_read(runs)
         reply = b"".join(
             [
@@ -203,7 +285,7 @@ class SmqProtocol(StreamProtocol):
                 for tag, same in groupby(runs, key=attrgetter("tag"))
             ]
         )
-        self.when_sent(partial(self._sent, group, (first, first + found), reply))
+        self.when_sent(partial(self._sent, group, (first, first + count), reply))
         return reply
 
     def _unread(self, failure: Failure, group: Group, taken: Range, request: smq.Pull) -> bytes | Failure:
@@ -214,24 +296,12 @@ class SmqProtocol(StreamProtocol):
         return self._pull_again(None, request)
 
     def _sent(self, group: Group, given: Range, reply: bytes, sent_bytes: int) -> None:
-        """What is with the operating system is acknowledged, and nobody waits for that. The rest is given back."""
+        """Acknowledge the messages that are with the operating system, without waiting for that; give back the rest."""
         first, end = given
         done = end if sent_bytes == len(reply) else first + smq.whole_replies(reply, sent_bytes)
         group.give_back(done, end)
-        if first == done:
-            return
-        try:
-            group.acknowledge(first, done).addErrback(self._not_acknowledged)
-        except StoreError as error:
-            self._not_acknowledged(Failure(error))
-
-    def _not_acknowledged(self, failure: Failure) -> None:
-        failure.trap(StoreError)
-        self.log.emit(
-            level_of(failure.value),
-            "a pull could not be noted, its message may come again: {reason}",
-            reason=failure.getErrorMessage(),
-        )
+        if first < done:
+            acknowledge(group, first, done)
 
 
 _ACTIONS: Final[dict[type, Callable[[SmqProtocol, Any], Reply]]] = {
@@ -245,6 +315,8 @@ _ACTIONS: Final[dict[type, Callable[[SmqProtocol, Any], Reply]]] = {
 class SmqFactory(StreamFactory):
     """Makes the connections to one queue."""
 
+    name = SmqProtocol.name
+
     def __init__(self, core: Core, settings: SmqSettings) -> None:
         super().__init__(core)
         self._queue: Queue = core.shared.setdefault(("smq", settings.queue), Queue(core, settings.queue))
@@ -257,7 +329,7 @@ class SmqFactory(StreamFactory):
 class SmqSettings:
     """``[smq]`` or ``[[smq]]``, beside the endpoint."""
 
-    queue: str = setting("smq", "the segment that is the queue of this endpoint")
+    queue: str = setting("smq", "the segment that is the queue of this endpoint", check=check_name)
 
     @property
     def groups(self) -> frozenset[str]:
@@ -267,12 +339,7 @@ class SmqSettings:
 
 def configure(table: Mapping[str, object]) -> SmqSettings:
     """The settings of one ``[smq]`` table."""
-    settings = fill(SmqSettings, table)
-    try:
-        check_name(settings.queue)
-    except BadName as error:
-        raise ConfigError(f"queue: {error}")
-    return settings
+    return fill(SmqSettings, table)
 
 
 def factory(core: Core, settings: object) -> SmqFactory:

@@ -1,4 +1,4 @@
-"""The client's end: one connection on a socket of its own."""
+"""The client's end of QUIC: one connection on a socket of its own."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trust:
-    """Which servers a client believes: those that the system trusts, unless said otherwise."""
+    """Which servers a client trusts: those that the system trusts, unless given otherwise."""
 
     certificates: bytes | None = None
-    """PEM: certificates to trust in place of the system's, a server's own among them."""
+    """PEM certificates to trust in place of the system's; a server's own may be among them."""
 
     name: str | None = None
-    """What the server's certificate has to be for; the host that is connected to, unless given."""
+    """The name that the server's certificate must have; by default the host that is connected to."""
 
     verify: bool = True
-    """False believes anybody, for tests only."""
+    """False accepts any certificate, for tests only."""
 
 
 class Dialer(Datagrams):
-    """The socket of a client: all that comes is for its one connection."""
+    """The socket of a client: every datagram is for its one connection."""
 
     def __init__(
         self, reactor: Any, settings: QuicSettings, factory: Any, addr: tuple[str, int], quic: BoundedConnection
@@ -87,8 +87,8 @@ class Dialer(Datagrams):
 class QuicClientEndpoint:
     """Connects to a QUIC server.
 
-    `dial` gives a connection, to open any number of streams on. `connect` is for who wants one stream only: it opens a
-    connection with one stream for it, and closes the connection when that stream has ended.
+    `dial` gives a connection, to open any number of streams on. `connect` is for a single stream: it opens a connection
+    with one stream, and closes the connection when that stream has ended.
 
     :param host: an address, or a name that the reactor resolves.
     """
@@ -109,11 +109,14 @@ class QuicClientEndpoint:
         self._settings = settings
 
     def dial(self, factory: Any = None) -> Deferred[Connection]:
-        """Open a connection. The factory's protocols get the streams that the server opens; without one it may not."""
+        """Open a connection.
+
+        The factory's protocols get the streams that the server opens; without one it may open none.
+        """
         return Deferred.fromCoroutine(self._dial(factory))
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:
-        """Open a connection with one stream on it, for a protocol of the factory's."""
+        """Open a connection with one stream on it, for a protocol of the factory."""
         return Deferred.fromCoroutine(self._connect(protocolFactory))
 
     async def _dial(self, factory: Any) -> Connection:
@@ -121,14 +124,14 @@ class QuicClientEndpoint:
         if not (isIPAddress(host) or isIPv6Address(host)):
             host = await self._reactor.resolve(host)
         trust = self._trust
-        told = configuration(
+        settings = configuration(
             self._settings,
             is_client=True,
             cadata=trust.certificates,
             server_name=trust.name or self._host,
             verify_mode=ssl.CERT_REQUIRED if trust.verify else ssl.CERT_NONE,
         )
-        quic = BoundedConnection(self._settings, configuration=told)
+        quic = BoundedConnection(self._settings, configuration=settings)
         dialer = Dialer(self._reactor, self._settings, factory, (host, self._port), quic)
         interface = "::" if isIPv6Address(host) else "0.0.0.0"
         listen(self._reactor, 0, dialer, interface)

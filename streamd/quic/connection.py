@@ -1,4 +1,4 @@
-"""One QUIC connection: what QUIC says goes to streams and factory, what they write goes to QUIC, once a turn."""
+"""One QUIC connection: passes events of QUIC to streams and factory, and what they write to QUIC, once a turn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _REASON_BYTES_MAX: Final = 512
 
 
 class Phase(Enum):
-    """The life of a connection."""
+    """The phase of a connection's life."""
 
     HANDSHAKE = auto()
     OPEN = auto()
@@ -59,7 +59,7 @@ class Connection:
         self.alpn: str | None = None
         self.stream_send_bytes_max = settings.stream_send_bytes_max
         self.ids: set[bytes] = set()
-        """By what the peer may call this connection."""
+        """The connection ids that the peer may use for this connection."""
         self._quic = quic
         self._datagrams = datagrams
         self._settings = settings
@@ -88,7 +88,7 @@ class Connection:
         return self._datagrams.getHost()
 
     def getPeer(self) -> IPv4Address | IPv6Address:
-        """The address that the peer has at present."""
+        """The present address of the peer."""
         host, port = self._quic.peer_address
         return IPv6Address("UDP", host, port) if ":" in host else IPv4Address("UDP", host, port)
 
@@ -112,12 +112,12 @@ class Connection:
             self.touch()
 
     def updateKeys(self) -> None:
-        """Change the keys that this connection is encrypted with."""
+        """Change the keys that encrypt this connection."""
         self._quic.request_key_update()
         self.touch()
 
     def close_when_idle(self) -> None:
-        """End the connection as soon as all its streams are over for us, whatever the peer still has to say on them."""
+        """End the connection as soon as no protocol has a stream, whatever the peer still sends on them."""
         self._closes_when_idle = True
         self.touch()
 
@@ -129,7 +129,7 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """Whether no protocol has a stream."""
-        return all(each.is_lost for each in self._streams.values())
+        return all(stream.is_lost for stream in self._streams.values())
 
     @property
     def is_open(self) -> bool:
@@ -138,40 +138,40 @@ class Connection:
 
     @property
     def is_active(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the connection has not ended."""
         return self._phase in (Phase.HANDSHAKE, Phase.OPEN)
 
     @property
     def held_bytes(self) -> int:
-        """What its streams keep of data that came and was not taken."""
-        return sum(each.held_bytes for each in self._streams.values())
+        """Bytes that its streams have received and protocols have not taken."""
+        return sum(stream.held_bytes for stream in self._streams.values())
 
     # -- for its streams -----------------------------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """There is something to do in this turn of the reactor."""
+        """Ask for a turn: there is something to do."""
         self._datagrams.touch(self)
 
     def watch(self, stream: StreamTransport) -> None:
-        """Have a stream look for what it waits for, from this turn on until it has it."""
+        """Call `check` of a stream in each turn until it has what it waits for."""
         self._watched[stream] = self._asked[stream] = None
         self._datagrams.touch(self)
 
     def ready(self, stream: StreamTransport) -> None:
-        """A stream has something to deliver."""
+        """Note that a stream has something to deliver."""
         self._ready[stream] = None
         self._datagrams.touch(self)
 
     def take(self, stream: QuicStream, taken_bytes: int, size: int) -> None:
-        """A protocol has taken so much of a stream."""
+        """Note that a protocol has taken so many bytes of a stream."""
         self._quic.take(stream, taken_bytes, size)
 
     def drop(self, stream: QuicStream, taken_bytes: int) -> int:
-        """Nobody will take what came on a stream."""
+        """Drop what has arrived on a stream: no protocol will take it."""
         return self._quic.drop(stream, taken_bytes)
 
     def wrote(self, size: int) -> None:
-        """A stream has so much more to send. What was acknowledged meanwhile is counted only when it matters."""
+        """Count bytes that a stream has written. Acknowledged ones are subtracted only when it matters."""
         self._kept_bytes += size
         if self._kept_bytes > self._settings.connection_send_bytes_max:
             self._count()
@@ -184,16 +184,16 @@ class Connection:
 
     @property
     def has_room(self) -> bool:
-        """Whether that is over."""
+        """Whether the streams are below the limit again."""
         return self._kept_bytes * 2 <= self._settings.connection_send_bytes_max
 
     def _count(self) -> None:
-        self._kept_bytes = sum(each.unacknowledged_bytes for each in self._streams.values())
+        self._kept_bytes = sum(stream.unacknowledged_bytes for stream in self._streams.values())
 
     # -- a turn --------------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, addr: tuple[str, int], now: float) -> None:
-        """A datagram for this connection. What it brings is seen to when all of the turn have been taken in."""
+        """Take in a datagram. Its events are handled when all datagrams of the turn have been taken in."""
         if self._phase is Phase.GONE:
             return
         try:
@@ -203,7 +203,7 @@ class Connection:
         self._datagrams.touch(self)
 
     def turn(self) -> None:
-        """Tell streams and factory what has happened."""
+        """Pass all events to streams and factory."""
         if self._phase is not Phase.GONE:
             try:
                 self._turn()
@@ -251,8 +251,8 @@ class Connection:
         elif isinstance(event, StreamReset | StopSendingReceived):
             stream = self._streams.get(event.stream_id) or self._accept(event.stream_id)
             if stream is not None:
-                told = stream.was_reset if isinstance(event, StreamReset) else stream.was_stopped
-                told(event.error_code)
+                handler = stream.was_reset if isinstance(event, StreamReset) else stream.was_stopped
+                handler(event.error_code)
         elif isinstance(event, ConnectionTerminated):
             self._forget(event)
 
@@ -263,7 +263,7 @@ class Connection:
                 self._streams.pop(stream.streamId, None)
 
     def _guarded(self, stream: StreamTransport, call: Any) -> Any:
-        """Call into a protocol. What it raises is a bug, which costs this stream and no other anything."""
+        """Call into a protocol. What it raises is a bug, which costs this stream and no other."""
         try:
             return call()
         except Exception:
@@ -278,7 +278,7 @@ class Connection:
         return transport
 
     def _accept(self, number: int) -> StreamTransport | None:
-        """The peer has opened a stream."""
+        """Give a stream that the peer has opened to a protocol."""
         stream = self._quic.stream(number)
         if stream is None or self._phase is not Phase.OPEN:
             return None
@@ -298,7 +298,7 @@ class Connection:
     # -- sending, and the one timer ------------------------------------------------------------------------------------
 
     def send(self, now: float) -> list[Datagram]:
-        """What is to be sent, after a turn."""
+        """The datagrams to be sent after a turn."""
         if self._phase is Phase.GONE:
             return []
         try:
@@ -310,9 +310,10 @@ class Connection:
         return datagrams
 
     def _set_timer(self, now: float) -> None:
-        """See to it that the timer fires when QUIC wants it to.
+        """Have the timer fire when QUIC wants it to.
 
-        One that would fire too early is left and set again then: as long as datagrams come its time moves with each.
+        A timer that would fire too early is left alone and set again then: as long as datagrams arrive its time moves
+        with each of them.
         """
         at = self._quic.get_timer()
         if self._phase is Phase.HANDSHAKE:
@@ -344,7 +345,7 @@ class Connection:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _lose(self, event: ConnectionTerminated | None) -> None:
-        """Tell everybody that it is over."""
+        """Tell streams and factory that the connection is lost."""
         if self._phase in (Phase.CLOSED, Phase.GONE):
             return
         opened, self._phase = self._phase is Phase.OPEN, Phase.CLOSED
@@ -362,7 +363,7 @@ class Connection:
         self._datagrams.closed(self, reason, opened)
 
     def _forget(self, event: ConnectionTerminated) -> None:
-        """There is nothing left to wait for either."""
+        """Remove the connection: nothing can arrive for it any more."""
         self._lose(event)
         if self._phase is not Phase.GONE:
             self._phase = Phase.GONE
@@ -372,9 +373,9 @@ class Connection:
             self._datagrams.gone(self)
 
     def _crash(self) -> None:
-        """A bug, most likely the library's, on what a peer sent: it costs this connection, and nobody else anything.
+        """Handle a bug, most likely the library's, on what a peer sent: it costs this connection and no other.
 
-        The library is not asked to do anything more, not even to say farewell.
+        The library is not called again, not even to close the connection.
         """
         self._log.failure("a QUIC connection failed")
         self._end_at_once(QuicErrorCode.INTERNAL_ERROR, "internal error")
@@ -384,5 +385,5 @@ class Connection:
         self._datagrams.turned()
 
     def discard(self) -> None:
-        """The socket goes away."""
+        """End the connection without a word, since the socket closes."""
         self._forget(ConnectionTerminated(error_code=0, frame_type=None, reason_phrase=""))

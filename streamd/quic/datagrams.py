@@ -1,8 +1,8 @@
-"""The socket under QUIC connections, and their turn.
+"""The socket under QUIC connections, and their turns.
 
-Datagrams are handed to their connection as they are read. What they bring about, and what streams write, is seen to
-once in a turn of the reactor: first everybody is told what has happened, then all that is to be sent is sent. So a
-hundred datagrams of one stream are one call of its protocol, and their acknowledgement is one datagram.
+Datagrams are handed to their connection as they are read. Their events, and what streams write, are handled once in a
+turn of the reactor: first all events are passed on, then everything that is to be sent is sent. So a hundred datagrams
+of one stream are one call of its protocol, and their acknowledgement is one datagram.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TURN_BYTES: Final = 64 << 10
 
 
 class Datagrams(DatagramProtocol):
-    """What server and client have in common."""
+    """What server and client sockets have in common."""
 
     _log = Logger()
     noisy = False
@@ -77,17 +77,17 @@ class Datagrams(DatagramProtocol):
         self.turned()
 
     def turned(self) -> None:
-        """A turn has ended, and what it brought about is sent."""
+        """Called after a turn, when everything is sent."""
 
     def transmit(self, datagrams: list[Datagram]) -> None:
-        """Send these."""
+        """Send datagrams."""
         if self._sender is not None:
             self._sender.send(datagrams)
 
     # -- the socket ----------------------------------------------------------------------------------------------------
 
     def startProtocol(self) -> None:
-        """The socket is there."""
+        """Called when the socket is open."""
         transport: Any = self.transport
         transport.maxThroughput = _TURN_BYTES
         handle: socket.socket = transport.getHandle()
@@ -96,14 +96,14 @@ class Datagrams(DatagramProtocol):
         self._sender = Sender(handle)
 
     def close_socket(self) -> None:
-        """Nobody needs the socket any more; `stopProtocol` follows."""
+        """Close the socket; `stopProtocol` follows."""
         if not self._closing:
             self._closing = True
             transport: Any = self.transport
             transport.stopListening()
 
     def stopProtocol(self) -> None:
-        """The socket is gone."""
+        """Called when the socket is closed."""
         self._closing = True
         self._sender = None
         if self._call is not None and self._call.active():
@@ -112,7 +112,7 @@ class Datagrams(DatagramProtocol):
         self._touched.clear()
 
     def getHost(self) -> IPv4Address | IPv6Address:
-        """Where we are."""
+        """Our address."""
         transport: Any = self.transport
         host: IPv4Address | IPv6Address = transport.getHost()
         return host
@@ -120,13 +120,13 @@ class Datagrams(DatagramProtocol):
     # -- what connections tell -----------------------------------------------------------------------------------------
 
     def issued(self, connection: Connection, number: bytes) -> None:
-        """The peer may call a connection by this from now on."""
+        """Note a connection id that the peer may use from now on."""
 
     def retired(self, number: bytes) -> None:
-        """It does not any more."""
+        """Forget a connection id that the peer no longer uses."""
 
     def opened(self, connection: Connection) -> None:
-        """A handshake has ended."""
+        """Called when a handshake has ended."""
         if self._observer is not None:
             try:
                 self._observer.connectionOpened(connection)
@@ -135,7 +135,7 @@ class Datagrams(DatagramProtocol):
                 connection.close()
 
     def closed(self, connection: Connection, reason: Failure, opened: bool) -> None:
-        """A connection has ended; whether it had been opened."""
+        """Called when a connection has ended, with whether it had been opened."""
         if self._observer is not None and opened:
             try:
                 self._observer.connectionClosed(connection, reason)
@@ -143,7 +143,7 @@ class Datagrams(DatagramProtocol):
                 self._log.failure("a factory failed on the end of a QUIC connection")
 
     def refused(self, limit: str) -> None:
-        """Somebody got no answer, for a limit."""
+        """Called when a datagram got no answer because of a limit."""
         if self._observer is not None:
             try:
                 self._observer.connectionRefused(limit)
@@ -151,7 +151,7 @@ class Datagrams(DatagramProtocol):
                 self._log.failure("a factory failed on a QUIC connection that was refused")
 
     def gone(self, connection: Connection) -> None:
-        """Nothing can come for a connection any more."""
+        """Called when nothing can arrive for a connection any more."""
 
     def build(self, connection: Connection) -> IProtocol | None:
         """The protocol for a stream that the peer has opened; None refuses it."""

@@ -12,15 +12,16 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IStreamServerEndpoint
 from zope.interface import implementer
 
-from streamd.quic.certificate import ServerCertificate
+from streamd.interfaces import IReloadable
 from streamd.quic.listener import Listener, QuicPort
 from streamd.quic.receiving import listen
 from streamd.quic.settings import QuicSettings
+from streamd.tls.server_certificate import ServerCertificate
 
 
-@implementer(IStreamServerEndpoint)
+@implementer(IStreamServerEndpoint, IReloadable)
 class QuicServerEndpoint:
-    """Listens for QUIC on a UDP port. Each stream that a client opens is a connection of the factory's.
+    """A server endpoint for QUIC on a UDP port. Each stream that a client opens is a connection of the factory.
 
     :param reactor: provides IReactorUDP and IReactorTime.
     :param interface: the address to listen on; empty for all of IPv4, ``::`` for all.
@@ -44,11 +45,11 @@ class QuicServerEndpoint:
 
     @property
     def has_certificate(self) -> bool:
-        """Whether it can listen as it is."""
+        """Whether the endpoint has a certificate, and so can listen."""
         return self._certificate is not None
 
     def equipped(self, *, alpn: str, certificate: ServerCertificate | None = None) -> QuicServerEndpoint:
-        """The same with what it lacks: the application protocol, and a certificate."""
+        """The same endpoint with what it lacks: the application protocol, and a certificate."""
         return QuicServerEndpoint(
             self._reactor,
             self._port,
@@ -58,7 +59,7 @@ class QuicServerEndpoint:
         )
 
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
-        """Begin to listen; the Deferred fails with CannotListenError where that can't be."""
+        """Begin to listen; the Deferred fails with CannotListenError where that is not possible."""
         return execute(self._listen, protocolFactory)
 
     def _listen(self, factory: IProtocolFactory) -> IListeningPort:
@@ -72,7 +73,7 @@ class QuicServerEndpoint:
         return QuicPort(listener)
 
     def reread(self) -> Callable[[], None]:
-        """Read key and certificate again, where they are files; what is returned shows them to new connections."""
+        """Read key and certificate again, where they are files; call the result to use them for new connections."""
         files = None if self._certificate is None else self._certificate.files
         return partial(self._use, self._certificate if files is None else ServerCertificate.read(*files))
 
@@ -109,7 +110,7 @@ def parse(
     certKey: str | None = None,
     **arguments: str,
 ) -> QuicServerEndpoint:
-    """The endpoint that the parts of a string describe; ValueError says what is wrong with them."""
+    """The endpoint that the parts of an endpoint string describe; ValueError says what is wrong with them."""
     if len(ports) != 1:
         raise ValueError("a quic endpoint is quic:PORT, then arguments with a name")
     if privateKey is None and certKey is not None:
@@ -126,10 +127,10 @@ def parse(
 def parse_settings(arguments: dict[str, str]) -> QuicSettings:
     """The settings in the arguments of an endpoint string; ValueError names one that can't be used."""
     values: dict[str, Any] = {}
-    kinds = {each.name: each.default for each in fields(QuicSettings)}
+    kinds = {field.name: field.default for field in fields(QuicSettings)}
     for name, text in arguments.items():
         if name == "alpn":
-            values["alpn"] = tuple(each for each in text.split(",") if each)
+            values["alpn"] = tuple(protocol for protocol in text.split(",") if protocol)
         elif name == "retry":
             values["retry_handshakes"] = _retry(text)
         elif name in _ARGUMENTS:
@@ -152,7 +153,7 @@ def _port(text: str) -> int:
 
 
 def _retry(text: str) -> int | None:
-    """``yes``: always, ``no``: never, a number: from so many unfinished handshakes on."""
+    """The setting for retries: ``yes``: always, ``no``: never, a number: from so many unfinished handshakes on."""
     if text in ("yes", "no"):
         return 0 if text == "yes" else None
     if text.isascii() and text.isdigit():

@@ -1,12 +1,12 @@
-"""aioquic's connection, held to limits.
+"""aioquic's connection, with bounded memory.
 
-By itself aioquic doubles a window as soon as half of it is used, whether or not the application has taken anything, so
-that a peer may send without end to one who does not read. Here a window moves only as the application takes what came:
-a peer never has leave for more than the window's size beyond that. So what is kept of a stream that nobody reads, in
+By itself aioquic doubles a window as soon as half of it is used, whether or not the application has read anything, so
+that a peer may send without end to an application that does not read. Here a window moves only as the application
+reads: a peer may never send more than the window's size beyond that. So what is kept of a stream that nobody reads, in
 order or not, is at most its window, and of a connection at most the connection's.
 
-What is sent is kept by aioquic until it is acknowledged. `unacknowledged_bytes` tells how much that is; who writes is
-paused by it, in `stream`.
+What is sent is kept by aioquic until it is acknowledged. `unacknowledged_bytes` tells how much that is; `stream` pauses
+its producer by it.
 
 The methods overridden here are private to aioquic, which `library` checks at the import.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def configuration(settings: QuicSettings, **own: Any) -> QuicConfiguration:
-    """What the library is told of the settings, with what is the server's or the client's own."""
+    """The library's configuration for these settings, with the server's or the client's own values."""
     return QuicConfiguration(
         alpn_protocols=list(settings.alpn) or None,
         congestion_control_algorithm=settings.congestion_control,
@@ -47,7 +47,7 @@ def configuration(settings: QuicSettings, **own: Any) -> QuicConfiguration:
 
 
 class BoundedConnection(QuicConnection):
-    """A connection of aioquic whose windows follow what the application takes."""
+    """A connection of aioquic whose windows follow what the application reads."""
 
     def __init__(self, settings: QuicSettings, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -64,7 +64,7 @@ class BoundedConnection(QuicConnection):
     # -- what is received ----------------------------------------------------------------------------------------------
 
     def take(self, stream: QuicStream, taken_bytes: int, size: int) -> None:
-        """The application took so much of a stream, `taken_bytes` in all: the peer may send as much more."""
+        """Note that the application has read `taken_bytes` of a stream in all: the peer may send as much more."""
         receiver = stream.receiver
         left_bytes = stream.max_stream_data_local - receiver.highest_offset
         if left_bytes <= self._stream_low_bytes and not receiver.is_finished:
@@ -72,10 +72,10 @@ class BoundedConnection(QuicConnection):
         self._move_window(size)
 
     def drop(self, stream: QuicStream, taken_bytes: int) -> int:
-        """Nobody will take what came on a stream: the connection's window must not stay smaller for it.
+        """Drop what has arrived on a stream, so that it no longer counts against the connection's window.
 
-        What came behind a gap stays in memory and counts on, until the gap is filled or the peer gives the stream up.
-        Returns what counts as taken of the stream from now on.
+        Data behind a gap stays in memory and counts on, until the gap is filled or the peer resets the stream. Returns
+        what counts as read of the stream from now on.
         """
         receiver = stream.receiver
         if receiver.is_finished:
@@ -125,7 +125,7 @@ class BoundedConnection(QuicConnection):
     # -- what aioquic knows and does not say ---------------------------------------------------------------------------
 
     def stream(self, number: int) -> QuicStream | None:
-        """The stream with this number, unless it has ended and is forgotten."""
+        """The stream with this id, unless it has ended and is forgotten."""
         return self._streams.get(number)
 
     def open_stream(self) -> QuicStream:
@@ -134,44 +134,44 @@ class BoundedConnection(QuicConnection):
 
     @property
     def waiting_streams(self) -> int:
-        """Streams of ours that the peer has not allowed yet."""
+        """How many of our streams the peer has not allowed yet."""
         return len(self._streams_blocked_bidi)
 
     @property
     def ended(self) -> ConnectionTerminated | None:
-        """How the connection was ended. aioquic tells that only after it has waited for what may still come."""
+        """How the connection ended. aioquic reports that only after it has waited for late datagrams."""
         return self._close_event if self._state in END_STATES else None
 
     @property
     def peer_address(self) -> tuple[str, int]:
-        """Where the peer is at present."""
+        """The present address of the peer."""
         host, port = self._network_paths[0].addr[:2]
         return host, port
 
     @property
     def peer_certificate(self) -> Certificate | None:
-        """What the peer showed in the handshake."""
+        """The certificate that the peer showed in the handshake."""
         certificate: Certificate | None = self.tls._peer_certificate
         return certificate
 
 
 def unacknowledged_bytes(stream: QuicStream) -> int:
-    """What is kept of the data written to a stream: not yet sent, or sent and not acknowledged."""
+    """How many bytes of a stream are not sent yet, or sent and not acknowledged."""
     return len(stream.sender._buffer)
 
 
 def let_go(stream: QuicStream) -> None:
-    """Forget what was written to a stream that was reset: it is not sent again, and might stay there for long."""
+    """Forget the data of a stream that was reset: it is not sent again, and would stay in memory."""
     if stream.sender._reset_error_code is not None:
         stream.sender._buffer.clear()
 
 
 def can_write(stream: QuicStream) -> bool:
-    """Whether a stream takes data: neither its end was written, nor was it reset by us or at the peer's wish."""
+    """Whether data can be written to a stream: it has no end yet, and neither side has reset it."""
     return stream.sender._buffer_fin is None and stream.sender._reset_error_code is None
 
 
 def has_ended_writing(stream: QuicStream) -> bool:
-    """Whether the peer has all that was written and its end, or it was given up."""
+    """Whether the peer has all data of a stream and its end, or the stream was reset."""
     sender = stream.sender
     return sender.is_finished or sender._reset_error_code is not None

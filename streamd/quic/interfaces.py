@@ -1,4 +1,4 @@
-"""What an application sees of QUIC: connections, their streams, and the ways in which they end."""
+"""The interfaces of QUIC for applications: connections, streams, and the errors with which they end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class QuicClosed(ConnectionLost):
-    """The connection of a stream was ended: by the peer, by us, or because nothing was heard of the peer."""
+    """The connection of a stream has ended: by the peer, by us, or by a timeout."""
 
     def __init__(self, code: int, reason: str, *, application: bool) -> None:
         super().__init__(reason)
         self.code = code
         self.reason = reason
         self.application = application
-        """Whether the code is the application's; else it is one of QUIC's own."""
+        """Whether the code is the application's, else one of QUIC's own."""
 
     def __str__(self) -> str:
         whose = "application" if self.application else "transport"
@@ -30,7 +30,7 @@ class QuicClosed(ConnectionLost):
 
 
 class StreamReset(ConnectionLost):
-    """The peer gave up a stream: what it sent was cut off."""
+    """The peer has reset a stream: what it sent was cut off."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -52,7 +52,7 @@ class StreamStopped(ConnectionClosed):
 
 
 class TooManyStreams(Exception):
-    """No more streams can be opened on a connection: as many as may wait for the peer's leave do so already."""
+    """No more streams can be opened on a connection: as many as allowed wait for the peer already."""
 
 
 class IQuicConnection(Interface):
@@ -68,52 +68,52 @@ class IQuicConnection(Interface):
         """The peer's address. It changes when the peer moves."""
 
     def openStream(protocol: IProtocol) -> IQuicStream:
-        """Open a bidirectional stream to the peer and give it to a protocol; TooManyStreams where that can't be."""
+        """Open a bidirectional stream to the peer for a protocol; TooManyStreams where that is not possible."""
 
     def updateKeys() -> None:
-        """Change the keys that the connection is encrypted with; done by itself only at the peer's wish."""
+        """Change the keys that encrypt the connection. By itself that happens only when the peer asks for it."""
 
     def close(code: int = 0, reason: str = "") -> None:
-        """End the connection now, with a code of the application. What was not acknowledged by then may be lost."""
+        """End the connection now with a code of the application. What is not acknowledged by then may be lost."""
 
 
 class IQuicStream(ITransport, IConsumer, IPushProducer):
     """A bidirectional QUIC stream: a transport that also knows its connection and can end with a code.
 
-    Its producer is paused while more than a set size of what was written is not acknowledged. While it is paused
-    itself, the peer may send no more than it was allowed before.
+    Its producer is paused while more than a set size of written data is not acknowledged. While the transport itself is
+    paused, the peer can send no more than its window.
     """
 
     connection: IQuicConnection = Attribute("The connection that the stream is part of.")
     streamId: int = Attribute("QUIC's number for it.")
 
     def loseWriteConnection() -> None:
-        """Write no more, and go on to read. The peer is told behind the last byte written."""
+        """Write no more, and go on reading. The peer learns of it behind the last byte written."""
 
     def abortConnection(code: int = 0) -> None:
-        """End both ways at once with a code of the application."""
+        """End both directions at once with a code of the application."""
 
     def end(code: int) -> None:
-        """End both ways with a code of the application, when the peer has all that was written."""
+        """End both directions with a code of the application, when the peer has all that was written."""
 
     def reset(code: int) -> None:
-        """Give up what we send, also what was written and not acknowledged, with a code of the application."""
+        """Stop sending with a code of the application, also data that was written and not acknowledged."""
 
     def stop(code: int) -> None:
-        """Take no more of what the peer sends, and tell it so with a code of the application."""
+        """Read no more, and tell the peer so with a code of the application."""
 
 
 class IQuicFactory(Interface):
-    """What a factory may provide beside IProtocolFactory, to see the connections that its streams are part of."""
+    """An interface for factories that want to see the connections of their streams."""
 
     def connectionOpened(connection: IQuicConnection) -> None:
-        """A handshake has ended. Streams can be opened from now on; those of the peer go to `buildProtocol`."""
+        """Called when a handshake has ended. Streams can be opened now; those of the peer go to `buildProtocol`."""
 
     def connectionClosed(connection: IQuicConnection, reason: Failure) -> None:
-        """A connection that was opened is gone, and its streams with it."""
+        """Called when an open connection is gone, and its streams with it."""
 
     def connectionRefused(limit: str) -> None:
-        """A first datagram got no answer: there are as many ``connections``, or unfinished ``handshakes``, as may be.
+        """Called when a first datagram got no answer: the limit on ``connections`` or ``handshakes`` is reached.
 
-        Its sender repeats it some times, which is told each time.
+        The sender repeats it some times, and this is called each time.
         """

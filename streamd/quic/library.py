@@ -1,7 +1,7 @@
-"""The one module that knows which QUIC library is used, and whether its inside is the one we build on.
+"""The only module that imports the QUIC library, and checks that its internals are those we build on.
 
-All of aioquic that this package uses is imported here. Most of it is public. What is not is used by `flow` alone, and
-named below, so that a release that changes it is refused at the import and not noticed by its memory.
+All of aioquic that this package uses is imported here. Most of it is public. What is not is used by `flow` alone and
+named below, so that a release that changes it is refused at the import, and not noticed by its use of memory.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _SEAMS: Final = {
 
 
 def missing_seams(library: Any = QuicConnection) -> list[str]:
-    """What `flow` overrides and this release of the library does not have, or does not call."""
+    """The methods that `flow` overrides and this release of the library does not have or does not call."""
     called = library._write_application.__code__.co_names
     missing = []
     for name, parameters in _SEAMS.items():

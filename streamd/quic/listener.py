@@ -1,4 +1,4 @@
-"""The server's end of the socket: whose datagram is it, and who may begin a connection."""
+"""The server's end of the socket: finds the connection of a datagram, and decides who may begin one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from streamd.quic.library import (
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
-    from streamd.quic.certificate import ServerCertificate
     from streamd.quic.settings import QuicSettings
+    from streamd.tls.server_certificate import ServerCertificate
 
 _ID_BYTES: Final = 8
 
 
 class Listener(Datagrams):
-    """All connections of one server port, by the names that their peers know them by."""
+    """All connections of one server port, by their connection ids."""
 
     def __init__(
         self, clock: IReactorTime, settings: QuicSettings, factory: Any, certificate: ServerCertificate
@@ -41,7 +41,7 @@ class Listener(Datagrams):
         super().__init__(clock, settings, factory)
         self.connections: set[Connection] = set()
         self.handshakes: set[Connection] = set()
-        """Those of them whose handshake has not ended."""
+        """Connections whose handshake has not ended."""
         self._routes: dict[bytes, Connection] = {}
         self._retry = QuicRetryTokenHandler()
         self._stopping = False
@@ -57,7 +57,7 @@ class Listener(Datagrams):
         )
 
     def use(self, certificate: ServerCertificate) -> None:
-        """Show another certificate from now on; connections that are there keep theirs."""
+        """Show another certificate from now on; existing connections keep theirs."""
         self._configuration.certificate = certificate.certificate
         self._configuration.certificate_chain = list(certificate.chain)
         self._configuration.private_key = certificate.key
@@ -131,7 +131,10 @@ class Listener(Datagrams):
         return self._begin(header.destination_cid, original, shown)
 
     def _ask_again(self, header: Any, addr: tuple[str, int]) -> None:
-        """Have a peer repeat its first datagram with a token that only one at this address gets. We keep nothing."""
+        """Send a Retry: the peer has to repeat its first datagram with a token, which proves its address.
+
+        Nothing is kept.
+        """
         number = os.urandom(_ID_BYTES)
         token = self._retry.create_token(
             address=addr,
@@ -193,7 +196,7 @@ class Listener(Datagrams):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> Deferred[None]:
-        """Take no more connections and no more streams.
+        """Accept no more connections and no more streams.
 
         A connection is closed when its last stream has ended. Fires at once where streams are left, like a TCP port,
         whose connections go on too; else when the socket is closed, as `when_ended` does in any case.
@@ -203,7 +206,7 @@ class Listener(Datagrams):
             for connection in self.connections:
                 connection.close_when_idle()
             self.turned()
-        busy = any(each.is_open and not each.is_idle for each in self.connections)
+        busy = any(connection.is_open and not connection.is_idle for connection in self.connections)
         return succeed(None) if busy else self.when_ended()
 
     def when_ended(self) -> Deferred[None]:
@@ -215,8 +218,8 @@ class Listener(Datagrams):
         return waiting
 
     def turned(self) -> None:
-        """After each turn: when stopping, end what has nothing left to do."""
-        if self._stopping and not any(each.is_active for each in self.connections):
+        """End connections that have nothing left to do, when the listener is stopping."""
+        if self._stopping and not any(connection.is_active for connection in self.connections):
             self.close_socket()
 
     def stopProtocol(self) -> None:
@@ -226,22 +229,22 @@ class Listener(Datagrams):
         self._ended = True
         self.factory.doStop()
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            each.callback(None)
+        for waiter in waiting:
+            waiter.callback(None)
 
 
 @implementer(IListeningPort)
 class QuicPort:
-    """A port that QUIC connections come in on."""
+    """A port that accepts QUIC connections."""
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
 
     def startListening(self) -> None:
-        """It listens since it was made."""
+        """Does nothing: the port listens since it was made."""
 
     def stopListening(self) -> Deferred[None]:
-        """Take no more connections and no more streams; see `Listener.stop`."""
+        """Accept no more connections and no more streams; see `Listener.stop`."""
         return self.listener.stop()
 
     def whenClosed(self) -> Deferred[None]:
@@ -249,5 +252,5 @@ class QuicPort:
         return self.listener.when_ended()
 
     def getHost(self) -> IPv4Address | IPv6Address:
-        """Where it listens."""
+        """The address that the port listens on."""
         return self.listener.getHost()

@@ -1,4 +1,4 @@
-"""What stands for ``quic:`` in a plugin file. Twisted reads those often, so nothing is loaded until it is asked for."""
+"""The parser of ``quic:`` endpoints for a plugin file. Twisted reads those often, so QUIC is imported on first use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @implementer(IPlugin, IStreamServerEndpointStringParser)
 class QuicServerParser:
-    """Reads a server endpoint string that begins with ``quic:``."""
+    """Parses server endpoint strings that begin with ``quic:``."""
 
     prefix = "quic"
 
     def parseStreamServer(self, reactor: Any, *args: Any, **kwargs: Any) -> QuicServerEndpoint:
-        """The endpoint; ValueError says what is wrong with the string."""
+        """The endpoint of a string; ValueError says what is wrong with it."""
         from streamd.quic.endpoint import parse
 
         return parse(reactor, *args, **kwargs)

@@ -1,7 +1,7 @@
-"""Many datagrams from the operating system with few calls.
+"""Receiving many datagrams with few system calls.
 
-Datagrams of one size that came from one peer in a row Linux hands over as one buffer (`UDP_GRO`), where it has not even
-taken them apart. What QUIC peers send at once is mostly just that.
+Linux hands over consecutive datagrams of one size from one peer as one buffer (`UDP_GRO`), often without having split
+them at all. What QUIC peers send at once is mostly just that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from twisted.internet.protocol import DatagramProtocol
 from twisted.python import log
 
 DATAGRAM_BYTES_MAX: Final = 65_535
-"""No datagram is longer, nor are several in one buffer."""
+"""The maximum size of a datagram, and of several in one buffer."""
 
 # Neither Python nor all C libraries have a name for it; the number is Linux's.
 _UDP_GRO: Final = 104
@@ -38,10 +38,10 @@ class Receiver:
             self._space = socket.CMSG_SPACE(_SIZE_BYTES)
 
     def receive(self) -> tuple[list[bytes], tuple[str, int]]:
-        """Some datagrams of one peer, in order; BlockingIOError where none has come."""
-        length, told, _, addr = self._socket.recvmsg_into([self._buffer], self._space)
+        """Some datagrams of one peer, in order; BlockingIOError where none has arrived."""
+        length, ancillary, _, addr = self._socket.recvmsg_into([self._buffer], self._space)
         size = length
-        for level, kind, value in told:
+        for level, kind, value in ancillary:
             if level == socket.IPPROTO_UDP and kind == _UDP_GRO:
                 size = int.from_bytes(value[:_SIZE_BYTES], sys.byteorder)
         buffer = self._buffer
@@ -51,16 +51,16 @@ class Receiver:
 
 
 class Port(udp.Port):
-    """Twisted's port, but for how it reads."""
+    """Twisted's UDP port with another way to read."""
 
     def createInternetSocket(self) -> socket.socket:
-        """The socket, which is asked for many datagrams at once."""
+        """The socket, with `UDP_GRO` where there is that."""
         sock: socket.socket = super().createInternetSocket()
         self._receiver = Receiver(sock)
         return sock
 
     def doRead(self) -> None:
-        """Hand on what has come, until others have their turn."""
+        """Pass on datagrams, for a bounded number of reads."""
         read = 0
         while read < self.maxThroughput:
             try:
@@ -76,7 +76,7 @@ class Port(udp.Port):
 
 
 def listen(reactor: Any, port: int, protocol: DatagramProtocol, interface: str) -> None:
-    """Open a socket for a protocol; CannotListenError where that can't be."""
+    """Open a socket for a protocol; CannotListenError where that is not possible."""
     if IReactorFDSet.providedBy(reactor):
         made: Any = Port
         made(port, protocol, interface, DATAGRAM_BYTES_MAX, reactor).startListening()

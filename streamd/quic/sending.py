@@ -1,7 +1,8 @@
-"""Many datagrams to the operating system with few calls.
+"""Sending many datagrams with few system calls.
 
-Linux cuts a large buffer into datagrams of one size by itself (`UDP_SEGMENT`), which takes about a fifth of the time of
-a call for each. What QUIC has to send at once is mostly just that: full datagrams for one peer, the last one shorter.
+Linux splits a large buffer into datagrams of one size by itself (`UDP_SEGMENT`), in about a fifth of the time that a
+call for each takes. What QUIC has to send at once is mostly just that: full datagrams for one peer, the last one
+shorter.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _REFUSALS: Final = frozenset({errno.EINVAL, errno.EIO, errno.EMSGSIZE, errno.ENO
 
 
 def runs(datagrams: Sequence[Datagram]) -> Iterator[Sequence[Datagram]]:
-    """Cut a list into runs that one call can send: one address, one size, only the last of a run may be shorter."""
+    """Split a list into runs that one call can send: one address and one size, only the last may be shorter."""
     begin = 0
     while begin < len(datagrams):
         data, addr = datagrams[begin]
@@ -51,10 +52,10 @@ class Sender:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self.segments = sys.platform == "linux"
-        """Whether many are sent with one call: until the operating system refuses."""
+        """Whether many datagrams are sent with one call: until the operating system refuses that."""
 
     def send(self, datagrams: Sequence[Datagram]) -> None:
-        """Send these, in order."""
+        """Send datagrams, in order."""
         if len(datagrams) == 1 or not self.segments:
             self._send_each(datagrams)
             return

@@ -1,8 +1,8 @@
-"""What can be set of a QUIC endpoint. Every buffer and every number of things has a limit here."""
+"""The settings of a QUIC endpoint: a limit for every buffer and every count."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class QuicSettings:
     for."""
 
     idle_seconds: float = 60.0
-    """A connection on which nothing comes for so long is dropped."""
+    """A connection on which nothing arrives for so long is dropped."""
 
     handshake_seconds_max: float = 10.0
     """A peer that has not ended its handshake by then is dropped."""
@@ -23,7 +23,7 @@ class QuicSettings:
     """Connections at a time; more are not answered."""
 
     handshakes_max: int = 1_000
-    """Of these, those whose handshake has not ended; more are not answered."""
+    """Connections whose handshake has not ended; more are not answered."""
 
     retry_handshakes: int | None = 100
     """From so many unfinished handshakes on a peer has to show first that it is at the address it claims, which costs
@@ -33,40 +33,29 @@ class QuicSettings:
     """Streams that the peer of one connection may have open at a time, and streams of ours that may wait for it."""
 
     stream_receive_bytes_max: int = 1 << 20
-    """What a peer may send on one stream before we have taken it."""
+    """What a peer may send on one stream before the application has read it."""
 
     connection_receive_bytes_max: int = 4 << 20
-    """The same for all streams of a connection together."""
+    """What a peer may send on all streams of a connection before the application has read it."""
 
     stream_send_bytes_max: int = 256 << 10
-    """What one stream keeps of data that the peer has not acknowledged before its producer is paused."""
+    """How much unacknowledged data a stream keeps before its producer is paused."""
 
     connection_send_bytes_max: int = 4 << 20
-    """The same for all streams of a connection together."""
+    """How much unacknowledged data all streams of a connection keep before producers are paused."""
 
     datagram_bytes_max: int = 1_200
     """The largest datagram we send: 1,200 goes everywhere, more only where the way to the peer is known."""
 
     congestion_control: str = "reno"
-    """How the rate of sending is found: reno or cubic."""
+    """The congestion control algorithm: reno or cubic."""
 
     socket_buffer_bytes: int = 4 << 20
-    """What the operating system is asked to keep of datagrams that wait for us, and of those that wait to be sent."""
+    """The size of the socket's receive and send buffers, as asked of the operating system."""
 
     def __post_init__(self) -> None:
         """Refuse what can't work; ValueError names the field."""
-        for name in (
-            "idle_seconds",
-            "handshake_seconds_max",
-            "connections_max",
-            "handshakes_max",
-            "streams_max",
-            "stream_receive_bytes_max",
-            "connection_receive_bytes_max",
-            "stream_send_bytes_max",
-            "connection_send_bytes_max",
-            "socket_buffer_bytes",
-        ):
+        for name in [field.name for field in fields(self) if field.name.endswith(("_seconds", "_max", "_bytes"))]:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0")
         if self.retry_handshakes is not None and self.retry_handshakes < 0:

@@ -23,7 +23,7 @@ _CHUNK_BYTES: Final = 256 << 10
 
 
 class Phase(Enum):
-    """The life of a stream."""
+    """The phase of a stream's life."""
 
     OPEN = auto()
     CLOSING = auto()  # nothing is read any more; what was written goes out, then the end
@@ -31,7 +31,7 @@ class Phase(Enum):
 
 
 class Reading(Enum):
-    """What is known of the peer's part."""
+    """The state of the receiving direction."""
 
     OPEN = auto()
     LAST = auto()  # all of it has come, and is not yet taken
@@ -43,8 +43,8 @@ class Reading(Enum):
 class StreamTransport:
     """The transport of one bidirectional stream.
 
-    Nothing is called from within a call of the protocol's: what a call brings about happens in the connection's next
-    turn, as on a socket.
+    No protocol is called from within its own call: what a call brings about happens in the connection's next turn, as
+    on a socket.
     """
 
     disconnecting = False
@@ -76,28 +76,28 @@ class StreamTransport:
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """What is kept of what was written."""
+        """How much written data is not acknowledged."""
         return unacknowledged_bytes(self._stream)
 
     @property
     def held_bytes(self) -> int:
-        """What is kept of what was received and not taken yet; what came out of order is not in it."""
+        """How much received data the protocol has not taken; data out of order does not count."""
         return len(self._held)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the protocol was told that it is over."""
+        """Whether the protocol was told that the connection is lost."""
         return self._phase is Phase.LOST
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether nothing can come on it any more either."""
+        """Whether, moreover, nothing can arrive on the stream any more."""
         return self._phase is Phase.LOST and self._stream.is_finished
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send this, when flow and congestion control allow it."""
+        """Send data, when flow and congestion control allow it."""
         if not data or self._phase is Phase.LOST or not can_write(self._stream):
             return
         self._stream.sender.write(data)
@@ -114,11 +114,14 @@ class StreamTransport:
             self._producer.pauseProducing()
 
     def writeSequence(self, data: Iterable[bytes]) -> None:
-        """Send all of these."""
+        """Send several pieces of data."""
         self.write(b"".join(data))
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """Pause and resume this as the peer takes what is written. A pull producer is asked whenever there is room."""
+        """Pause and resume a producer as the peer takes what is written.
+
+        A pull producer is asked whenever there is room.
+        """
         if self._producer is not None:
             raise RuntimeError(f"{producer} can't be registered: {self._producer} is")
         if self._phase is Phase.LOST:
@@ -131,7 +134,7 @@ class StreamTransport:
             self._wait()
 
     def unregisterProducer(self) -> None:
-        """It writes no more."""
+        """Forget the producer: it writes no more."""
         self._producer = None
         self._producer_paused = False
         if self._phase is Phase.CLOSING:
@@ -144,7 +147,7 @@ class StreamTransport:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes, fin: bool) -> None:
-        """The peer sent this; `deliver` follows in the same turn."""
+        """Take in data that the peer sent; `deliver` follows in the same turn."""
         if not self._reads:
             self._drop_received()
             return
@@ -154,7 +157,7 @@ class StreamTransport:
             self._reading = Reading.LAST
 
     def deliver(self) -> None:
-        """Give the protocol what has come, for as long as it wants it."""
+        """Give the protocol what has arrived, as long as it is not paused."""
         while self._reads and not self._paused and (data := self._next_chunk()):
             size = len(data)
             self._taken_bytes += size
@@ -190,14 +193,14 @@ class StreamTransport:
         self._paused = True
 
     def resumeProducing(self) -> None:
-        """Go on."""
+        """Go on giving data to the protocol."""
         if self._paused:
             self._paused = False
             if self._held or self._reading is Reading.LAST:
                 self.connection.ready(self)
 
     def stopProducing(self) -> None:
-        """No more is wanted, and nothing is written either."""
+        """Lose the connection: the protocol wants no more data."""
         self.loseConnection()
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -205,7 +208,7 @@ class StreamTransport:
     def loseConnection(self) -> None:
         """Read no more; send what was written, also what a producer still writes; then end.
 
-        The peer is told to send no more only when it has all of ours: told before, it might give up the stream, and
+        The peer is asked to stop sending only when it has all our data: asked before, it might reset the stream, and
         with it our last words.
         """
         if self._phase is Phase.OPEN:
@@ -215,34 +218,34 @@ class StreamTransport:
             self._wait()
 
     def end(self, code: int) -> None:
-        """The same, and in place of the end a code, both ways: when the peer has all that was written."""
+        """Like `loseConnection`, with a code for both directions in place of the end."""
         self._code = code
         self.loseConnection()
 
     def loseWriteConnection(self) -> None:
-        """Send what was written, then the end; go on to read."""
+        """Send what was written, then the end; go on reading."""
         if self._phase is Phase.OPEN and can_write(self._stream):
             self._stream.sender.write(b"", end_stream=True)
             self._wait()
 
     def abortConnection(self, code: int = 0) -> None:
-        """End both ways at once."""
+        """End both directions at once."""
         self.fail(code, Failure(ConnectionAborted()))
 
     def reset(self, code: int) -> None:
-        """Give up what we send."""
+        """Stop sending."""
         if self._phase is not Phase.LOST:
             self._stream.sender.reset(code)
             self._wait()
 
     def stop(self, code: int) -> None:
-        """Take no more of what the peer sends."""
+        """Read no more."""
         if self._phase is not Phase.LOST:
             self._stop_reading(code)
             self._wait()
 
     def fail(self, code: int, reason: Failure) -> None:
-        """End both ways with a code; the protocol is told why in the connection's next turn."""
+        """End both directions with a code; the protocol gets the reason in the connection's next turn."""
         if self._phase is not Phase.LOST and self._reason is None:
             self._phase = Phase.CLOSING
             self.disconnecting = True
@@ -253,9 +256,9 @@ class StreamTransport:
             self._wait()
 
     def was_reset(self, code: int) -> None:
-        """The peer cut off what it sends, and is not interested in an answer to half a question.
+        """The peer has reset its direction, and wants no answer to half a question.
 
-        Unless it does so because we told it that we take no more: then ours goes on.
+        Unless it did so because we asked it to stop: then our direction goes on.
         """
         reads = self._reads
         self._drop_received()
@@ -263,7 +266,7 @@ class StreamTransport:
             self.fail(0, Failure(StreamReset(code)))
 
     def was_stopped(self, code: int) -> None:
-        """The peer takes no more of what we send. QUIC has given up what it had not taken by then."""
+        """The peer takes no more of what we send. QUIC has dropped what the peer had not taken by then."""
         if self._stream.sender.is_finished:
             return
         if self._half is None or self._phase is not Phase.OPEN:
@@ -272,7 +275,7 @@ class StreamTransport:
             self._wait()
 
     def check(self) -> bool:
-        """See to what may have changed, in the connection's turn; whether there is more to wait for."""
+        """Handle what may have changed, in the connection's turn; returns whether there is more to wait for."""
         if self._reason is not None and self._phase is not Phase.LOST:
             self.lost(self._reason)
         if self._phase is Phase.LOST:
@@ -298,7 +301,7 @@ class StreamTransport:
         return producing or self._phase is not Phase.OPEN or not (self._write_ended or can_write(self._stream))
 
     def lost(self, reason: Failure) -> None:
-        """It is over: tell the protocol."""
+        """Tell the protocol that the connection is lost."""
         if self._phase is Phase.LOST:
             return
         self._phase = Phase.LOST
@@ -314,7 +317,7 @@ class StreamTransport:
                 protocol.connectionLost(reason)
 
     def _feed(self) -> None:
-        """Let the producer go on where there is room."""
+        """Resume the producer where there is room."""
         if self._streaming:
             if self._producer_paused and self._has_room():
                 self._producer_paused = False

@@ -40,9 +40,13 @@ def java_home() -> str:
     """The JAVA_HOME for Spark; NoJava where there is none."""
     refused: list[str] = []
     for java in _candidates():
-        version, has_module = _look_at(java)
+        try:
+            version, has_module = _look_at(java)
+        except NoJava as error:
+            refused.append(str(error))
+            continue
         if version < VERSION_MIN:
-            refused.append(f"{java} is {f'version {version}' if version else 'no Java'}")
+            refused.append(f"{java} is version {version}")
         elif has_module:
             return str(java.parent.parent)
         else:
@@ -75,15 +79,18 @@ def _candidates() -> Iterator[Path]:
 
 
 def _look_at(java: Path) -> tuple[int, bool]:
-    """The version, 0 where it does not run, and whether it has the module that Spark asks for."""
+    """The version, and whether it has the module that Spark asks for; NoJava with its words where it does not start."""
     try:
         ended = subprocess.run(
-            [java, "--list-modules"], capture_output=True, text=True, timeout=_SECONDS_MAX, check=True
+            [java, "--list-modules"], capture_output=True, text=True, timeout=_SECONDS_MAX, check=False
         )
-    except (OSError, subprocess.SubprocessError):
-        return 0, False
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoJava(f"{java} does not start: {error}")
     version = re.search(r"^java\.base@(\d+)", ended.stdout, re.MULTILINE)
-    return int(version[1]) if version else 0, f"{_EXTRA_MODULE}@" in ended.stdout
+    if ended.returncode or version is None:
+        words = (ended.stderr or ended.stdout).strip().splitlines()
+        raise NoJava(f"{java} does not start: {words[0] if words else f'exit status {ended.returncode}'}")
+    return int(version[1]), f"{_EXTRA_MODULE}@" in ended.stdout
 
 
 def _wrapped(java: Path) -> Path:

@@ -44,6 +44,20 @@ BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp")
 STREAM_ONLY: Final = ("maxRecordsPerTrigger", "maxBytesPerTrigger", "minRecordsPerTrigger", "maxTriggerDelay", "group")
 
 
+KAFKAS: Final = {
+    "kafka.bootstrap.servers": "server",
+    "subscribe": "topics",
+    "subscribePattern": "topicPattern",
+    "maxOffsetsPerTrigger": "maxRecordsPerTrigger",
+    "minOffsetsPerTrigger": "minRecordsPerTrigger",
+    "failOnDataLoss": "onDataLoss, fail or skip",
+    "startingOffsetsByTimestamp": "startingTimestamp",
+    "endingOffsetsByTimestamp": "endingTimestamp",
+    "kafka.group.id": "group",
+}
+"""What options of Spark's Kafka connector are called here."""
+
+
 class OptionError(ValueError):
     """An option that can't be used. The text names it, and says what can."""
 
@@ -79,6 +93,10 @@ class ReadOptions:
     trigger_delay_seconds: float = TRIGGER_DELAY_SECONDS
     group: str | None = None
 
+    def reads(self, topic: str) -> bool:
+        """Whether a topic is among those to read, if it exists."""
+        return topic in self.topics or self.selects(topic)
+
     def selects(self, topic: str) -> bool:
         """Whether the pattern is about a topic."""
         return self.pattern is not None and re.fullmatch(self.pattern, topic) is not None
@@ -97,7 +115,10 @@ class _Given:
         self._values = {name.lower(): value for name, value in given.items()}
         known = {name.lower(): name for name in (*BOTH, *BATCH_ONLY, *STREAM_ONLY)}
         wrong = {name.lower() for name in (BATCH_ONLY if stream else STREAM_ONLY)}
+        kafkas = {name.lower(): ours for name, ours in KAFKAS.items()}
         for name in self._values:
+            if name in kafkas:
+                raise OptionError(f"{name} is an option of Kafka's connector: with streamd it is {kafkas[name]}")
             if name not in known:
                 near = get_close_matches(name, known, 1)
                 hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(sorted(known.values()))}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
-
-from streamd.spark.java import java_home
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +32,9 @@ def session(name: str, master: str = "local[*]", config: Mapping[str, str] | Non
     """
     from pyspark.sql import SparkSession
 
+    # Not above: ``python -m streamd.spark.java`` runs a module that nobody has imported before.
+    from streamd.spark.java import java_home
+
     settings = dict(config or {})
     host = settings.setdefault("spark.driver.host", _LOOPBACK)
     if host == _LOOPBACK:
@@ -44,4 +47,20 @@ def session(name: str, master: str = "local[*]", config: Mapping[str, str] | Non
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**_DEFAULTS, **settings}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    check_python(made)
+    return made
+
+
+def check_python(spark: SparkSession) -> None:
+    """RuntimeError where the Python that Spark runs tasks with knows nothing of streamd: it would find no source."""
+    context: Any = getattr(spark, "sparkContext", None)
+    python = shutil.which(getattr(context, "pythonExec", sys.executable)) or ""
+    if python == sys.executable or not str(getattr(context, "master", "")).startswith("local"):
+        return
+    ended = subprocess.run([python or "python3", "-c", "import pyspark_streamd"], capture_output=True, check=False)
+    if ended.returncode:
+        raise RuntimeError(
+            f"Spark runs its tasks with {python or 'no Python at all'}, where streamd[spark] is not installed: set the "
+            f"environment variable PYSPARK_PYTHON to {sys.executable} before Spark starts, or use streamd.spark.session"
+        )

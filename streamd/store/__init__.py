@@ -12,9 +12,9 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from streamd.settings import StoreSettings
-from streamd.store.commit.appending import Append, Appended, Level
 from streamd.store.commit.gathering import IWriter, WriterThread
 from streamd.store.commit.inplace import InPlace
+from streamd.store.commit.levels import Append, Appended, Level
 from streamd.store.commit.wakeup import Wakeup
 from streamd.store.directory import DataDirectory
 from streamd.store.disk import Disk, IDisk

@@ -28,6 +28,15 @@ _NOTHING: Final = {LOCK, IDENTITY + TEMPORARY_SUFFIX, "lost+found"}
 
 def read_identity(disk: IDisk, directory: str) -> bytes:
     """Which store this is."""
+    return _read(disk, directory)[0]
+
+
+def read_format(disk: IDisk, directory: str) -> int:
+    """The format that the store was begun with."""
+    return _read(disk, directory)[1]
+
+
+def _read(disk: IDisk, directory: str) -> tuple[bytes, int]:
     path = os.path.join(directory, IDENTITY)
     file = disk.open(path, writable=False)
     try:
@@ -39,7 +48,7 @@ def read_identity(disk: IDisk, directory: str) -> bytes:
         file.close()
     if version not in READABLE:
         raise UnknownVersion(f"{path}: the store has format {version}, this streamd reads up to {VERSION}")
-    return store.bytes
+    return store.bytes, version
 
 
 class DataDirectory:

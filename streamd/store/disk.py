@@ -102,8 +102,10 @@ class IDisk(Interface):
     def size_bytes(path: str) -> int:
         """The size of the file system of `path`."""
 
-    def database(path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
+    def database(path: str, *, writable: bool, immutable: bool = False, is_index: bool = False) -> sqlite3.Connection:
         """A SQLite database in WAL mode whose commits are synced, made where there is none and it may be written.
+
+        `is_index`: commits are atomic, but not synced. A power cut may take back the last ones.
 
         `immutable`: nobody writes to it now, and it is read, with what is in its WAL, without a look at locks. No file
         is made or changed by that.
@@ -254,7 +256,9 @@ class Disk:
         room = os.statvfs(path)
         return room.f_blocks * room.f_frsize
 
-    def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
+    def database(
+        self, path: str, *, writable: bool, immutable: bool = False, is_index: bool = False
+    ) -> sqlite3.Connection:
         if not (self.stamp(path) or (0,))[0] and (self.stamp(path + wal.SUFFIX) or (0,))[0]:
             # SQLite takes it for a new one and removes the WAL, in which all of it may be.
             raise sqlite3.DatabaseError("the file is empty or gone, and its -wal is not")
@@ -275,7 +279,8 @@ class Disk:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
         if writable:
             database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = FULL")
+            database.execute(f"PRAGMA synchronous = {'NORMAL' if is_index else 'FULL'}")
+            database.execute("PRAGMA temp_store = MEMORY")
         return database
 
     def _has_commit(self, path: str) -> bool:

@@ -10,15 +10,17 @@ from typing import Final
 
 from twisted.logger import LogLevel
 
+from streamd.interfaces import RequestError
+
 SAVE: Final = "Restore a backup, or see what 'streamctl repair' can save"
 """What to do with a store that is damaged."""
 
 
-class StoreError(Exception):
+class StoreError(RequestError):
     """A request that the store refuses. Nothing was changed."""
 
 
-class BadName(StoreError):
+class BadName(StoreError, ValueError):
     """A segment name that is empty, too long, holds control characters or is kept for others."""
 
 

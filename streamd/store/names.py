@@ -9,6 +9,9 @@ from typing import Final
 from streamd.store.errors import BadName
 
 NAME_BYTES_MAX: Final = 255
+DELAYED: Final = "delayed/"
+"""How the names of hidden segments begin that hold delayed messages."""
+
 KEY_BYTES_MAX: Final = 255
 VALUE_BYTES_MAX: Final = 4096
 

@@ -1,4 +1,4 @@
-"""Opening a store: read the catalog, replay what is whole of the journal, cut what is torn, refuse what is damaged.
+"""Opening a store: make the catalog fit the packs, replay what is whole of the journal, refuse what is damaged.
 
 Damage below the highest synced position that any frame names is corruption, and so is any damage in a file that
 has a successor: that was on the medium, and somebody relies on it. Damage at or above that position is a torn tail:
@@ -36,13 +36,13 @@ from streamd.store.journal.writer import (
     file_name,
     new_mark,
 )
-from streamd.store.packs import pack
 from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
 from streamd.store.packs.catalog import Catalog, CatalogFull, NoCatalog, Pack
+from streamd.store.packs.database import UNREADABLE, CatalogDamaged
 from streamd.store.packs.fold import journal_numbers
-from streamd.store.packs.rowsum import UNREADABLE
+from streamd.store.packs.inforce import PackSet
+from streamd.store.packs.opening import Opened, is_old, make_again, open_packs
 from streamd.store.packs.settle import restore_wal
-from streamd.store.packs.spare import spare_journal, spare_packs
 from streamd.store.segments.registry import Segments
 
 
@@ -57,12 +57,10 @@ class Recovery:
     torn_position: int = 0
     torn_reason: str | None = None
     kept: str | None = None
-    rewritten: int = 0
-    """Frames written again, since they were not known to be synced."""
 
 
 def recover(disk: IDisk, directory: DataDirectory, settings: StoreSettings) -> tuple[Segments, JournalWriter, Recovery]:
-    """Read the catalog and replay the journal above it. What it returns is on the medium, and ready to be served."""
+    """Take up what packs say, and replay the journal above it. What it returns is on the medium, ready to be served."""
     return _Recoverer(disk, directory, settings).run()
 
 
@@ -83,13 +81,18 @@ class _Recoverer:
         """Everything below this sequence is on the medium, says the last run."""
 
     def run(self) -> tuple[Segments, JournalWriter, Recovery]:
-        self._look()
+        packs = PackSet(self._disk, self._home.packs, self._store).read()
+        if is_old(self._disk, self._home.path, packs):
+            self._look(packs)
         covered = self._read_catalog()
         headers = self._headers(covered)
         self._check_begin(headers)
         if not headers and self._replay.sequence < self._synced:
             raise self._missing(os.path.join(self._directory, file_name(covered + 1)), 0, self._replay.sequence)
-        # Not before the journal goes on where the catalog ends: one of another time does not know what is needed.
+        if self._spare:
+            # What takes their place may be seen, and yet not be on the medium: its maker was killed before it knew.
+            self._disk.sync_directory(self._home.packs)
+        # Not before the journal goes on where the packs end: if the newest pack is missing, these are needed.
         for path in self._spare:
             self._disk.unlink(path)
         self._report.files = len(headers)
@@ -108,8 +111,8 @@ class _Recoverer:
 
     # -- what is folded ------------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Refuse a catalog that does not fit the other files, before it is opened for writing.
+    def _look(self, packs: PackSet) -> None:
+        """Refuse a catalog of an earlier format that does not fit the other files, before it is opened for writing.
 
         SQLite takes a WAL up to the first damage, and removes it with all that stands behind that when it is closed.
         """
@@ -124,7 +127,7 @@ class _Recoverer:
             return
         try:
             self._replay.sequence, covered, _ = catalog.covered
-            self._check_packs(catalog.packs())
+            self._check_packs(packs, catalog.packs())
         except UNREADABLE as error:
             raise StoreUnusable(f"{catalog.path}: {error}. {SAVE}") from error
         finally:
@@ -134,61 +137,70 @@ class _Recoverer:
             self._check_begin([self._replay.header(numbers[0])])
 
     def _check_begin(self, headers: Sequence[FileHeader]) -> None:
-        """The journal goes on where the catalog ends."""
+        """The journal goes on where the packs end."""
         if headers and headers[0].sequence != self._replay.sequence:
             raise StoreCorrupt(
                 self._replay.path(headers[0].number),
                 0,
                 f"it begins at sequence {headers[0].sequence}: the files before it, from sequence "
-                f"{self._replay.sequence} on, are missing, or the catalog is of an earlier time",
+                f"{self._replay.sequence} on, are missing, or the packs that they were folded into",
             )
 
     def _read_catalog(self) -> int:
-        """Take up all that the catalog knows; returns the last journal file that is in it."""
-        catalog = self._open_catalog()
+        """Take up all that is in packs; returns the last journal file that is."""
+        opened, can_remove = self._open()
+        catalog, packs = opened
         try:
-            self._replay.sequence, file, self._replay.timestamp = catalog.covered
-            self._replay.segments.load(catalog.segments())
-            self._check_packs(catalog.packs())
-            packs = spare_packs(self._disk, self._home.packs, catalog)
-            made = [name for name in self._disk.list_directory(self._home.packs) if name.endswith(TEMPORARY_SUFFIX)]
-            self._spare += [os.path.join(self._home.packs, name) for name in made]
-            self._spare += [os.path.join(self._home.packs, pack.file_name(number)) for number in packs]
-            self._spare += map(self._replay.path, spare_journal(self._disk, self._directory, catalog))
+            if opened.is_old:
+                self._load(catalog)
+                self._check_packs(packs, catalog.packs())
+                known = {each.number for each in catalog.packs()}
+                packs.spare = [number for number in packs.without if number not in known]
+            else:
+                try:
+                    self._load(catalog)
+                except (CatalogDamaged, *UNREADABLE):
+                    catalog.close()
+                    catalog = make_again(self._disk, self._home.path, self._store, packs)
+                    self._load(catalog)
+            _, file, _ = catalog.covered
+            if can_remove:
+                self._find_spare(packs, file)
         except UNREADABLE as error:
             raise StoreUnusable(f"{catalog.path}: {error}. {SAVE}") from error
         finally:
             catalog.close()
         return file
 
-    def _open_catalog(self) -> Catalog:
+    def _open(self) -> tuple[Opened, bool]:
+        """What is in packs, and whether files may go that nobody needs."""
         try:
-            return Catalog(self._disk, self._home.path, self._store, writable=True)
+            return open_packs(self._disk, self._home.path, self._store, is_alone=True), True
         except CatalogFull:
             # It can be read, and nothing is removed then.
-            return Catalog(self._disk, self._home.path, self._store, writable=False)
+            packs = PackSet(self._disk, self._home.packs, self._store).read()
+            catalog = Catalog(self._disk, self._home.path, self._store, writable=False)
+            if packs.footers and catalog.mark != packs.mark:
+                catalog.close()
+                raise
+            return Opened(catalog, packs), False
 
-    def _check_packs(self, packs: Sequence[Pack]) -> None:
-        wanted = {each.number for each in packs}
-        for name in self._disk.list_directory(self._home.packs):
-            path = os.path.join(self._home.packs, name)
-            match = pack.FILE_NAME.fullmatch(name)
-            if match is None and not name.endswith(TEMPORARY_SUFFIX):
-                raise StoreUnusable(f"{path}: this file is not part of the store. Move it elsewhere")
-            if match is not None and int(match[1]) in wanted:
-                wanted.discard(int(match[1]))
-                self._check_pack(path, int(match[1]))
-        for number in wanted:
-            raise StoreCorrupt(os.path.join(self._home.packs, pack.file_name(number)), 0, "the file is missing")
+    def _load(self, catalog: Catalog) -> None:
+        self._replay.segments = Segments()
+        self._replay.sequence, _, self._replay.timestamp = catalog.covered
+        self._replay.segments.load(catalog.segments())
 
-    def _check_pack(self, path: str, number: int) -> None:
-        file = self._disk.open(path, writable=False)
-        try:
-            wrong = pack.check_file_header(read_bytes(path, file, 0, pack.FILE_HEADER.size), self._store, number)
-        finally:
-            file.close()
-        if wrong is not None:
-            raise StoreCorrupt(path, 0, wrong)
+    def _find_spare(self, packs: PackSet, folded: int) -> None:
+        made = [name for name in self._disk.list_directory(self._home.packs) if name.endswith(TEMPORARY_SUFFIX)]
+        self._spare += [os.path.join(self._home.packs, name) for name in made]
+        self._spare += map(packs.path, packs.spare)
+        numbers = journal_numbers(self._disk, self._directory)
+        self._spare += [self._replay.path(number) for number in numbers if number <= folded]
+
+    def _check_packs(self, packs: PackSet, known: Sequence[Pack]) -> None:
+        for each in known:
+            if each.number not in packs.without:
+                raise StoreCorrupt(packs.path(each.number), 0, "the file is missing")
 
     # -- which journal files there are ---------------------------------------------------------------------------------
 
@@ -327,7 +339,6 @@ class _Recoverer:
             again += [head, raw[FRAME_HEADER.size :]]
             self._replay.apply(path, frame, header.number + 1, target - frame.position)
             target += frame.length
-            self._report.rewritten += 1
         self._replay.timestamp = max(self._replay.timestamp, header.timestamp)
         self._replay.sequence = end.sequence
         return first, cut, again

@@ -21,6 +21,7 @@ from streamd.patterns import matcher
 from streamd.settings import RetentionRule
 from streamd.store.believed import MICROSECONDS, StoreTime
 from streamd.store.errors import StoreError
+from streamd.store.names import DELAYED
 from streamd.store.segments.segment import Segment
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ class Retention:
         long_ago = self._now() - self._idle_seconds_max
         self._read = {id: read for id, read in self._read.items() if read > long_ago}
         for segment in self._store.hidden_segments():
-            yield self._guard(self._expire, segment, self._hidden_seconds_max)
+            # Delayed messages wait for their time, however long that is.
+            if not segment.name.startswith(DELAYED):
+                yield self._guard(self._expire, segment, self._hidden_seconds_max)
         try:
             yield from self._trim_broadcasts()
         except Exception:

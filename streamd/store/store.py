@@ -8,12 +8,13 @@ Deferred with one where the reason is itself not on disk yet.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import EllipsisType
-from typing import Any, Final
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 
+from streamd.batch import Batch
 from streamd.metrics import CommitCounts
 from streamd.settings import StoreSettings
 from streamd.store.commit.appending import Appending
@@ -27,26 +28,24 @@ from streamd.store.errors import (
     NoSuchSegment,
     RequestTooLarge,
     SegmentExists,
+    SegmentSealed,
     StoreError,
 )
+from streamd.store.folding import Folding
 from streamd.store.journal.frame import ENTRY_BYTES_MAX, RANGE, Entry, Kind, encode_keyed
 from streamd.store.names import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_name
 from streamd.store.packs.compaction import Compaction
 from streamd.store.reading.plan import Run
-from streamd.store.reading.reader import Admit, Reader, Threads
-from streamd.store.records.extent import PACKS
-from streamd.store.records.fetch import Want
+from streamd.store.reading.reader import Reader, Threads
+from streamd.store.reading.reading import Reading
 from streamd.store.retention import Retention
 from streamd.store.segments.broadcasts import Numbered, new_segment
 from streamd.store.segments.registry import Segments
 from streamd.store.segments.segment import Segment
 from streamd.store.usage import Usage
 
-# Segments that are told of a fold in one turn of the reactor.
-_SEGMENTS_AT_ONCE: Final = 1000
 
-
-class Store(Appending):
+class Store(Appending, Reading, Folding):
     """An open store. Made by `streamd.store.open_store`."""
 
     def __init__(
@@ -84,9 +83,9 @@ class Store(Appending):
             raise NoSuchSegment(name)
         return segment
 
-    def find_claimed(self, name: str) -> Segment | None:
+    def find_claimed(self, name: str, *, hidden: bool = False) -> Segment | None:
         """The segment of that name as the next writer finds it: one that is on its way to the disk counts."""
-        return self._pipeline.claimed((False, name))
+        return self._pipeline.claimed((hidden, name))
 
     def numbered(self) -> list[Numbered]:
         """All segments whose name is a number behind a prefix: those that receive broadcasts."""
@@ -251,6 +250,23 @@ class Store(Appending):
             claims.first_number, claims.first_offset = number, offset
         return self._pipeline.change(segment, Entry(Kind.TRUNCATE, segment.id, number=number, offset=offset))
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Put all changes that are asked for inside into one commit: after a crash all of them are there, or none.
+
+        What is asked for later, in a callback, is not part of it.
+        """
+        turn = self._pipeline.turn
+        if turn.lasts:
+            # Nothing is given to the writer before it ends.
+            yield
+            return
+        turn.begin()
+        try:
+            yield
+        finally:
+            turn.end()
+
     # -- groups and attributes -----------------------------------------------------------------------------------------
 
     def set_group(self, segment: Segment, group: str, position: int) -> Deferred[None]:
@@ -268,11 +284,33 @@ class Store(Appending):
         name = check_name(group)
         if (refused := self._check(segment)) is not None:
             return refused
+        self._check_ranges(segment, ranges)
+        commit = self._pipeline.gathering
+        commit.acknowledge(segment, name, b"".join([RANGE.pack(first, end) for first, end in ranges]))
+        commit.touched.add(segment)
+        segment.touched = commit.number
+        return self._pipeline.wait(None)
+
+    def _check_ranges(self, segment: Segment, ranges: Sequence[tuple[int, int]]) -> None:
         if len(ranges) * RANGE.size > ENTRY_BYTES_MAX:
             raise RequestTooLarge(f"{len(ranges)} ranges at once")
         if any(not 0 <= first < end <= segment.number for first, end in ranges):
             raise StoreError(f"a range reaches beyond the records of {segment.name!r}")
+
+    def hand_over(
+        self, segment: Segment, group: str, ranges: Sequence[tuple[int, int]], target: Segment, batch: Batch
+    ) -> Deferred[None]:
+        """Acknowledge records for a reader group and append others to another segment, in one atomic frame."""
+        name = check_name(group)
+        self._check_writable(len(batch.payload))
+        for each in (segment, target):
+            if (refused := self._check(each)) is not None:
+                return refused
+        if target.claimed_sealed:
+            return self._pipeline.refuse(SegmentSealed(target.name), settled=target.sealed)
+        self._check_ranges(segment, ranges)
         commit = self._pipeline.gathering
+        self._place(commit, target, batch, 0)
         commit.acknowledge(segment, name, b"".join([RANGE.pack(first, end) for first, end in ranges]))
         commit.touched.add(segment)
         segment.touched = commit.number
@@ -302,121 +340,6 @@ class Store(Appending):
         segment.claim().attributes[key] = value
         entry = Entry(Kind.ATTRIBUTE, segment.id, count=0 if value is None else 1, body=encode_keyed(key, value or b""))
         return self._pipeline.change(segment, entry)
-
-    # -- reading -------------------------------------------------------------------------------------------------------
-
-    def read(
-        self,
-        segment: Segment,
-        number: int,
-        *,
-        bytes_max: int,
-        records_max: int = 1 << 62,
-        admit: Admit | None = None,
-    ) -> Deferred[list[Run]]:
-        """Committed records from `number` on: at least one where there is one, then up to the limits.
-
-        Nothing at the tail. RecordsTruncated where they are gone. `admit` is asked for room where the first one is
-        large, since it is read whole, whatever the limits are.
-        """
-        return self._reader.read(segment, Want(number, None, bytes_max, records_max), admit)
-
-    def recent(self, segment: Segment, number: int, *, bytes_max: int, records_max: int) -> Run | None:
-        """What `read` would give, at once, where few records are wanted of those that were read just now. Else None."""
-        return self._reader.recent(segment, number, bytes_max, records_max)
-
-    def read_at(
-        self,
-        segment: Segment,
-        offset: int,
-        *,
-        bytes_max: int,
-        records_max: int = 1 << 62,
-        admit: Admit | None = None,
-    ) -> Deferred[list[Run]]:
-        """Like `read`, from an offset on: the first run begins with the record that holds it."""
-        return self._reader.read(segment, Want(None, offset, bytes_max, records_max), admit)
-
-    def number_at(self, segment: Segment, timestamp: int) -> Deferred[int]:
-        """The first record from this time (microseconds since 1970) on, or one a little before it."""
-        return self._reader.number_at(segment, timestamp)
-
-    def wait(self, segment: Segment, number: int) -> Deferred[None]:
-        """Fires when record `number` is there to be read, or when it never will be: sealed, or deleted.
-
-        Cancel it to stop waiting.
-        """
-        if segment.number > number or segment.sealed or segment.deleted:
-            return succeed(None)
-
-        def cancel(waiting: Deferred[Any]) -> None:
-            if segment.waiters is not None:
-                segment.waiters.pop(waiting, None)
-
-        deferred: Deferred[None] = Deferred(cancel)
-        if isinstance(segment, Numbered):
-            self._segments.listening.add(segment)
-        if segment.waiters is None:
-            segment.waiters = {}
-        segment.waiters[deferred] = number
-        return deferred
-
-    # -- compaction ----------------------------------------------------------------------------------------------------
-
-    @property
-    def closed_file(self) -> int:
-        """The last journal file that is complete: what can be folded."""
-        return self._pipeline.file - 1
-
-    @property
-    def unfolded_entries(self) -> int:
-        """Entries of the journal that are in memory because no pack has them yet."""
-        return sum(self._segments.entries_in.values())
-
-    @property
-    def unfolded_bytes(self) -> int:
-        """And the bytes that they hold."""
-        return sum(self._segments.bytes_in.values())
-
-    def tidy(self) -> None:
-        """Let room come back that was freed, also where nothing else happens. To be called now and then."""
-        self._pipeline.tidy()
-
-    def seek_room(self) -> None:
-        """While the disk is full, see whether there is room again. To be called each second."""
-        self._pipeline.seek_room()
-
-    def on_closed_file(self, call: Callable[[], None]) -> None:
-        """Call this each time a journal file is complete."""
-        self._pipeline.on_closed_file = call
-
-    def folded(self, file: int) -> Deferred[None]:
-        """The compactor has put all journal files up to this one into packs: read from there, and remove them.
-
-        Segments are told in small groups, a turn of the reactor for each: until all of them know, the files stay.
-        """
-        concerned, sources = self._segments.take_folded(file)
-        done: Deferred[None] = Deferred()
-
-        def some() -> None:
-            for _ in range(min(_SEGMENTS_AT_ONCE, len(concerned))):
-                concerned.pop().packed(file)
-            if concerned:
-                self._threads.later(some)
-                return
-            for source in sources:
-                # Its records are the target's own now.
-                self._segments.by_id.pop(source.id, None)
-            gone = self._segments.drop_files(file)
-            self._pipeline.fold_ended()
-            self._reader.remove(gone).chainDeferred(done)
-
-        some()
-        return done
-
-    def merged(self, packs: Sequence[int]) -> Deferred[None]:
-        """The compactor has put what these packs held elsewhere."""
-        return self._reader.remove([PACKS + number for number in packs])
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

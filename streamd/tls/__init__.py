@@ -2,6 +2,7 @@
 
 | module | what it is |
 |---|---|
+| `server_certificate` | a server's certificate, read or made; QUIC's too |
 | `certificates` | the files, and the contexts that OpenSSL makes connections from |
 | `revoked` | lists of revoked certificates |
 | `handshake` | why one failed, in words |

@@ -1,4 +1,4 @@
-"""What a TLS server shows, and whom it believes: read from files, and read again without dropping a connection."""
+"""The certificate that a TLS server shows, and the authorities it trusts: read from files, and reread while it runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
 from streamd.interfaces import IReloadable
-from streamd.quic.certificate import CertificateError, ServerCertificate
 from streamd.tls.handshake import ServerConnection, remember
 from streamd.tls.revoked import ended, read_lists
+from streamd.tls.server_certificate import CertificateError, ServerCertificate
 
 _VERIFY: Final = VERIFY_PEER | VERIFY_FAIL_IF_NO_PEER_CERT | VERIFY_CLIENT_ONCE
 
@@ -29,7 +29,7 @@ _EVERY_LIST: Final = X509StoreFlags.CRL_CHECK | X509StoreFlags.CRL_CHECK_ALL
 
 @implementer(IOpenSSLServerConnectionCreator, IReloadable)
 class Certificates:
-    """Key, certificate, authority and lists of one endpoint. A connection keeps what was there when it came."""
+    """The key, certificate, authority and revocation lists of one endpoint. A connection keeps those it began with."""
 
     _log = Logger()
 
@@ -48,17 +48,17 @@ class Certificates:
         self._context = self._read(self._warnings)
 
     def tell(self) -> None:
-        """Say in the log what is in force and of no use, such as a certificate that has run out."""
-        for each in self._warnings:
-            self._log.warn("{what}", what=each)
+        """Log what is in force and of no use, such as an expired certificate."""
+        for warning in self._warnings:
+            self._log.warn("{what}", what=warning)
 
     def reread(self) -> Callable[[], None]:
-        """Read the files again; CertificateError says what is wrong with them. What is returned puts them in force."""
+        """Read the files again; CertificateError says what is wrong with them. Call the result to put them in force."""
         warnings: list[str] = []
         return partial(self._use, self._read(warnings), warnings)
 
     def serverConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> Connection:
-        """What OpenSSL makes of a new connection."""
+        """The OpenSSL connection for a new connection, as Twisted asks for it."""
         connection = ServerConnection(self._context, None)
         # Twisted's context looks here for the factory, to ask it what it speaks, where a client says what it does.
         connection.set_app_data(tlsProtocol)
@@ -74,12 +74,12 @@ class Certificates:
         own = ServerCertificate.read(self._key_path, self._certificate_path)
         warnings += _of_no_use(self._certificate_path or self._key_path, own.certificate)
         authorities = [] if self._authority_path is None else _authorities(self._authority_path)
-        trusted = [Certificate(X509.from_cryptography(each)) for each in authorities]
+        trusted = [Certificate(X509.from_cryptography(authority)) for authority in authorities]
         trust = {} if not trusted else {"trustRoot": trustRootFromCertificates(trusted)}
         options = CertificateOptions(
             privateKey=PKey.from_cryptography_key(own.key),
             certificate=X509.from_cryptography(own.certificate),
-            extraCertChain=[X509.from_cryptography(each) for each in own.chain],
+            extraCertChain=[X509.from_cryptography(certificate) for certificate in own.chain],
             insecurelyLowerMinimumTo=TLSVersion.TLSv1_2,
             **trust,
         )
@@ -87,15 +87,15 @@ class Certificates:
         if self._lists_path is not None:
             store = context.get_cert_store()
             assert store is not None
-            for each in read_lists(self._lists_path, authorities):
-                store.add_crl(each)
-                warnings += ended(self._lists_path, each)
+            for revoked in read_lists(self._lists_path, authorities):
+                store.add_crl(revoked)
+                warnings += ended(self._lists_path, revoked)
             store.set_flags(_EVERY_LIST)
         return context
 
 
 def _of_no_use(path: str, certificate: x509.Certificate) -> Iterator[str]:
-    """Why clients will not take our certificate. That is no reason not to start: it may be so for a minute."""
+    """Why clients will refuse our certificate. The daemon starts all the same: it may be so for a minute only."""
     now, first, last = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now > last:
         yield f"{path}: clients refuse this certificate, which ran out on {last:%Y-%m-%d %H:%M} UTC: renew it"
@@ -104,7 +104,7 @@ def _of_no_use(path: str, certificate: x509.Certificate) -> Iterator[str]:
 
 
 def _authorities(path: str) -> list[x509.Certificate]:
-    """Those who are believed, and nobody else: the certificates of a file."""
+    """The certificates of a file, which are the only authorities that are trusted."""
     try:
         with open(path, "rb") as file:
             return x509.load_pem_x509_certificates(file.read())

@@ -17,7 +17,7 @@ from streamd.tls.certificates import Certificates
 
 
 class _Factory(TLSMemoryBIOFactory):
-    """Wraps TLS around the protocols of a factory, where that gives one. Twisted's would take None for a protocol."""
+    """Wraps TLS around the protocols of a factory. Where that builds none there is none: Twisted's would wrap None."""
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         built = self.wrappedFactory.buildProtocol(addr)
@@ -26,9 +26,9 @@ class _Factory(TLSMemoryBIOFactory):
 
 @implementer(IStreamServerEndpoint, IReloadable)
 class TlsServerEndpoint:
-    """Listens for TLS 1.2 and above on a TCP port.
+    """A server endpoint for TLS 1.2 and above on a TCP port.
 
-    :param interface: the address to listen on, of either kind; empty for all of IPv4, ``::`` for all.
+    :param interface: the address to listen on, IPv4 or IPv6; empty for all of IPv4, ``::`` for all of both.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class TlsServerEndpoint:
         self._reactor = reactor
 
     def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
-        """Begin to listen; the Deferred fails with CannotListenError where that can't be."""
+        """Begin to listen; the Deferred fails with CannotListenError where that is not possible."""
         self._certificates.tell()
         wrapped = _Factory(self._certificates, False, protocolFactory, self._reactor)
         listening: Deferred[IListeningPort] = self._below.listen(wrapped)  # type: ignore[no-untyped-call]
         return listening
 
     def reread(self) -> Callable[[], None]:
-        """Read key, certificate, authority and lists again; what is returned puts them in force for new connections."""
+        """Read key, certificate, authority and lists again; call the result to use them for new connections."""
         return self._certificates.reread()
 
 
@@ -62,7 +62,7 @@ def parse(
     backlog: str = str(BACKLOG),
     **unknown: str,
 ) -> TlsServerEndpoint:
-    """The endpoint that the parts of a string describe; ValueError says what is wrong with them."""
+    """The endpoint that the parts of an endpoint string describe; ValueError says what is wrong with them."""
     if len(ports) != 1:
         raise ValueError("a tlsfile endpoint is tlsfile:PORT, then arguments with a name")
     if unknown:

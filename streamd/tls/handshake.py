@@ -1,4 +1,4 @@
-"""Why a handshake failed, in words for the operator's log: the peer is told no more than TLS has a code for."""
+"""Why a handshake failed, in words for the operator's log: the peer gets no more than an alert code of TLS."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _PLAIN: Final = {
 
 
 class ServerConnection(Connection):
-    """Remembers what was wrong with the certificates that its peer showed."""
+    """A TLS connection that remembers what was wrong with the certificates of its peer."""
 
     refusal: str | None = None
 
 
 def remember(connection: Connection, certificate: X509, error: int, depth: int, ok: int) -> bool:
-    """Note of each certificate of a peer what OpenSSL finds wrong with it, and leave the decision as it is."""
+    """A verification callback: notes what OpenSSL finds wrong with each certificate, and keeps OpenSSL's decision."""
     if not ok and isinstance(connection, ServerConnection):
         shown = certificate.to_cryptography()
         what = _CERTIFICATE.get(error, f"is not good (error {error} of OpenSSL)")
@@ -58,14 +58,14 @@ def remember(connection: Connection, certificate: X509, error: int, depth: int, 
 
 
 def why_failed(transport: Any, reason: Failure) -> str | None:
-    """What was wrong where a connection ended because of TLS; None where that was not why."""
+    """The reason why TLS ended a connection; None where it ended for another reason."""
     if not isinstance(reason.value, Error):
         return None
     handle = getattr(transport, "getHandle", lambda: None)()
     if isinstance(handle, ServerConnection) and handle.refusal is not None:
         return handle.refusal
-    said = [str(each[-1]) for each in reason.value.args[0]] if reason.value.args else []
+    said = [str(entry[-1]) for entry in reason.value.args[0]] if reason.value.args else []
     return next(
-        (meaning for words, meaning in _PLAIN.items() if any(words in each for each in said)),
+        (meaning for words, meaning in _PLAIN.items() if any(words in text for text in said)),
         ", ".join(said) or "no reason is known",
     )

@@ -1,4 +1,4 @@
-"""What stands for ``tlsfile:`` in a plugin file: little, since Twisted reads those often."""
+"""The parser of ``tlsfile:`` endpoints for a plugin file. It imports little, since Twisted reads those often."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @implementer(IPlugin, IStreamServerEndpointStringParser)
 class TlsServerParser:
-    """Reads a server endpoint string that begins with ``tlsfile:``."""
+    """Parses server endpoint strings that begin with ``tlsfile:``."""
 
     prefix = "tlsfile"
 
     def parseStreamServer(self, reactor: Any, *args: Any, **kwargs: Any) -> TlsServerEndpoint:
-        """The endpoint; ValueError says what is wrong with the string."""
+        """The endpoint of a string; ValueError says what is wrong with it."""
         from streamd.tls.endpoint import parse
 
         return parse(reactor, *args, **kwargs)

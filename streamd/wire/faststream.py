@@ -1,7 +1,7 @@
 """FastStreamDB: thirteen packets of fixed layout, little endian. Bytes to requests, and replies to bytes.
 
-A run of enqueues to one stream becomes one request with one batch. Packets that all look the same, the usual case under
-load, are recognised column by column and cut by `struct`; others by a loop.
+A run of enqueues to one stream becomes one request with one batch. Equal packets, the usual case under load, are
+recognised column by column and cut by `struct`; others by a loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STREAM_END: Final = 1 << 32
 
 
 class Packet(IntEnum):
-    """What a packet is."""
+    """The type of a packet."""
 
     PING = 0
     CREATE = 1
@@ -50,14 +50,14 @@ PONG: Final = _U32.pack(Packet.PONG)
 
 
 class Ping(NamedTuple):
-    """Answered with a pong."""
+    """A ping, answered with a pong."""
 
     size: int = 64
     reads: bool = False
 
 
 class Create(NamedTuple):
-    """Make a stream, unless it is there."""
+    """Create a stream, unless it exists."""
 
     stream: int
     size: int = 64
@@ -65,7 +65,7 @@ class Create(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a stream, if it is there."""
+    """Delete a stream, if it exists."""
 
     stream: int
     size: int = 64
@@ -81,7 +81,7 @@ class Enqueue(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it keeps."""
+        """About how many bytes the request keeps in memory."""
         return len(self.batch.payload) + 4 * len(self.batch.lengths)
 
 
@@ -95,12 +95,12 @@ class EnqueueMany(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it keeps."""
+        """About how many bytes the request keeps in memory."""
         return len(self.record) + 4 * len(self.streams)
 
 
 class Contents(NamedTuple):
-    """Everything in a stream; `take` removes it."""
+    """Read the contents of a stream; `take` removes them."""
 
     stream: int
     take: bool
@@ -109,7 +109,7 @@ class Contents(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Whether a stream is there."""
+    """Ask whether a stream exists."""
 
     stream: int
     size: int = 64
@@ -123,31 +123,44 @@ Request = Ping | Create | Delete | Enqueue | EnqueueMany | Contents | Check
 _PING: Final = int(Packet.PING)
 _ENQUEUE_SINGLE: Final = int(Packet.ENQUEUE_SINGLE)
 _ONE_PING: Final = Ping()
+_PING_BYTES: Final = _U32.pack(_PING)
 
 
 class FastStreamCodec(FrameCodec[Request]):
-    """One connection's input."""
+    """Parses the input of one connection."""
 
     def __init__(self, message_bytes_max: int) -> None:
         super().__init__(_U32.size)
         self._message_bytes_max = message_bytes_max
 
-    def _parse(self, data: bytes | bytearray, found: list[Request]) -> int:
+    def confirmed(self, data: bytes) -> tuple[int, bytes] | None:
+        """The stream and the message, where `data` is one enqueue with a ping behind it and nothing else.
+
+        Only while nothing is buffered.
+        """
+        if len(data) < _SINGLE.size + _U32.size or not data.endswith(_PING_BYTES):
+            return None
+        packet, stream, size = _SINGLE.unpack_from(data)
+        if packet != _ENQUEUE_SINGLE or size != len(data) - _SINGLE.size - _U32.size or size > self._message_bytes_max:
+            return None
+        return stream, data[_SINGLE.size : -_U32.size]
+
+    def _parse(self, data: bytes | bytearray, requests: list[Request]) -> int:
         at, end = 0, len(data)
         while end - at >= _U32.size:
             (packet,) = _U32.unpack_from(data, at)
             if packet == _ENQUEUE_SINGLE:
-                stop = self._single(data, at, found)
+                stop = self._single(data, at, requests)
             elif packet == _PING:
-                found.append(_ONE_PING)
+                requests.append(_ONE_PING)
                 stop = at + _U32.size
             elif packet in (Packet.ENQUEUE_MULTIPLE, Packet.ENQUEUE_ALL, Packet.ENQUEUE_ALL_EXCEPT):
-                stop = self._many(packet, data, at, found)
+                stop = self._many(packet, data, at, requests)
             elif packet in _WITH_STREAM:
                 stop = at + _ONE.size
                 self._wanted = _ONE.size
                 if stop <= end:
-                    found.append(_with_stream(packet, _ONE.unpack_from(data, at)[1]))
+                    requests.append(_with_stream(packet, _ONE.unpack_from(data, at)[1]))
             else:
                 raise WireError(f"packet {packet} is not a client's")
             if stop > end:
@@ -160,8 +173,8 @@ class FastStreamCodec(FrameCodec[Request]):
         if size > self._message_bytes_max:
             raise TooLarge(f"{size} bytes to enqueue, {self._message_bytes_max} at most")
 
-    def _single(self, data: bytes | bytearray, at: int, found: list[Request]) -> int:
-        """Enqueues to single streams from here on; returns the end of them, or of the first where that is not whole."""
+    def _single(self, data: bytes | bytearray, at: int, requests: list[Request]) -> int:
+        """Parse enqueues to single streams; returns the end of all, or of the first where that is incomplete."""
         end = len(data)
         stream: int
         size: int
@@ -178,7 +191,7 @@ class FastStreamCodec(FrameCodec[Request]):
         if same > 1:
             frames = memoryview(data)[at : at + frame * same]
             records = payloads(frames, _SINGLE.size, size)
-            found.append(Enqueue(stream, Batch(array(LENGTH_TYPE, (size,)) * same, records)))
+            requests.append(Enqueue(stream, Batch(array(LENGTH_TYPE, (size,)) * same, records)))
             return at + frame * same
         several: list[Buffer] = []
         unpack, limit = _SINGLE.unpack_from, end - _SINGLE.size
@@ -189,11 +202,11 @@ class FastStreamCodec(FrameCodec[Request]):
                 break
             several.append(data[at + _SINGLE.size : stop])
             at = stop
-        found.append(Enqueue(stream, Batch.of(several)))
+        requests.append(Enqueue(stream, Batch.of(several)))
         return at
 
-    def _many(self, packet: int, data: bytes | bytearray, at: int, found: list[Request]) -> int:
-        """One record for many streams. Its size, and then the number of streams, is checked before it is awaited."""
+    def _many(self, packet: int, data: bytes | bytearray, at: int, requests: list[Request]) -> int:
+        """Parse one record for many streams. Its size and the number of streams are checked before it is awaited."""
         end = len(data)
         begin = at + _ONE.size
         if begin > end:
@@ -220,11 +233,11 @@ class FastStreamCodec(FrameCodec[Request]):
         if stop > end:
             self._wanted = stop - at
             return end + 1
-        found.append(EnqueueMany(streams, packet != Packet.ENQUEUE_MULTIPLE, bytes(data[begin : begin + size])))
+        requests.append(EnqueueMany(streams, packet != Packet.ENQUEUE_MULTIPLE, bytes(data[begin : begin + size])))
         return stop
 
     def _merged(self, requests: list[Request]) -> list[Request]:
-        """Neighbouring enqueues to the same stream are one."""
+        """Merge adjacent enqueues to the same stream."""
         if len(requests) < 2:
             return requests
         merged: list[Request] = []
@@ -232,7 +245,9 @@ class FastStreamCodec(FrameCodec[Request]):
             if stream is None or len(run) == 1:
                 merged += run
             else:
-                merged.append(Enqueue(stream, Batch.joined([each.batch for each in run if isinstance(each, Enqueue)])))
+                merged.append(
+                    Enqueue(stream, Batch.joined([request.batch for request in run if isinstance(request, Enqueue)]))
+                )
         return merged
 
 
@@ -264,10 +279,10 @@ def _runs(requests: list[Request]) -> Iterator[tuple[int | None, list[Request]]]
 
 
 def contents_header(size: int) -> bytes:
-    """What stands before the contents of a stream."""
+    """The header of the contents of a stream."""
     return _ONE.pack(Packet.CONTENTS, size)
 
 
 def state(stream: int, is_valid: bool) -> bytes:
-    """Whether a stream is there."""
+    """The reply that says whether a stream exists."""
     return _STATE.pack(Packet.STATE, stream, is_valid)

@@ -1,6 +1,6 @@
-"""Messages as lists of fields: each field turns a value into bytes and back, and a message is its fields in a row.
+"""Messages as lists of fields: each field encodes and decodes one value, and a message is its fields in a row.
 
-Who writes a message and who reads it use the same list, so that neither can forget a field. Big endian throughout.
+Both ends use the same list, so that neither can forget a field. Big endian throughout.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Field(ABC, Generic[T]):
 
     @abstractmethod
     def put(self, value: T, parts: list[Buffer]) -> None:
-        """Add the bytes of a value. ValueError where there is no room for it."""
+        """Append the bytes of a value. ValueError where there is no room for it."""
 
     @abstractmethod
     def take(self, data: bytes, at: int) -> tuple[T, int]:
-        """The value that begins here, and where it ends. WireError where there is none."""
+        """The value that begins here, and its end. WireError where there is none."""
 
     def take_many(self, data: bytes, at: int, count: int) -> tuple[list[T], int]:
-        """So many values that begin here, one behind the other, and where they end."""
+        """So many consecutive values that begin here, and their end."""
         items: list[T] = []
         for _ in range(count):
             item, at = self.take(data, at)
@@ -53,7 +53,7 @@ class Field(ABC, Generic[T]):
 
 
 class Number(Field[int]):
-    """An integer, of a `struct` format. A signed one that counts something is `least` 0."""
+    """An integer of a `struct` format. A signed one that counts something has `least` 0."""
 
     def __init__(self, form: str, least: int | None = None) -> None:
         self.form = form
@@ -80,7 +80,7 @@ class Number(Field[int]):
         return values, end
 
     def check(self, values: Sequence[int]) -> None:
-        """WireError where one of these is too small."""
+        """Raise WireError where one of these values is too small."""
         if self._least is not None and values and min(values) < self._least:
             raise WireError(f"{min(values)} is below {self._least}")
 
@@ -128,7 +128,7 @@ class Text(Field[str]):
 
 
 class Fixed(Field[bytes]):
-    """So many bytes."""
+    """Bytes of a fixed length."""
 
     def __init__(self, length: int) -> None:
         self.form = f"{length}s"
@@ -144,7 +144,7 @@ class Fixed(Field[bytes]):
 
 
 class Encoded(Field[bytes]):
-    """What is in bytes already, for a message that is put together in steps. Nobody reads one back."""
+    """Bytes that are encoded already, for a message that is put together in steps. It can't be decoded."""
 
     def put(self, value: bytes, parts: list[Buffer]) -> None:
         parts.append(value)
@@ -154,13 +154,13 @@ class Encoded(Field[bytes]):
 
 
 class Row(Field[T]):
-    """A tuple whose items are fields of their own."""
+    """A tuple whose items are fields."""
 
     def __init__(self, kind: Callable[..., T], *fields: Field[Any]) -> None:
         self._kind = kind
         self._fields = fields
         # Where all items have a fixed size, many rows are unpacked at once.
-        forms = [each.form for each in fields if isinstance(each, Number | Fixed)]
+        forms = [field.form for field in fields if isinstance(field, Number | Fixed)]
         self._form = Struct(f">{''.join(forms)}") if len(forms) == len(fields) else None
 
     def put(self, value: T, parts: list[Buffer]) -> None:
@@ -185,7 +185,7 @@ class Row(Field[T]):
 
 
 class Many(Field[Sequence[T]]):
-    """A count (uint32), and so many of one field: at most `count_max`."""
+    """A count (uint32), and so many values of one field: at most `count_max`."""
 
     def __init__(self, field: Field[T], count_max: int) -> None:
         self._field = field
@@ -209,7 +209,7 @@ class Many(Field[Sequence[T]]):
 class Records(Field[Batch]):
     """A batch, column by column: count, bytes of payload, CRC32C of what follows (uint32 each), lengths, payload.
 
-    Neither end looks at records one by one.
+    Neither end looks at single records.
     """
 
     def __init__(self, count_max: int) -> None:
@@ -249,18 +249,18 @@ class Message:
 
     type: ClassVar[int]
     fields: ClassVar[tuple[Field[Any], ...]] = ()
-    """One for each attribute but the id, in their order."""
+    """The field of each attribute but the id, in their order."""
 
     id: int
 
     @property
     def size(self) -> int:
-        """About how many bytes it keeps in memory."""
+        """About how many bytes the message keeps in memory."""
         return 256
 
     @property
     def reads(self) -> bool:
-        """Whether it must see this connection's earlier writes."""
+        """Whether the request must see this connection's earlier writes."""
         return True
 
 
@@ -274,7 +274,7 @@ def to_bytes(message: Message) -> bytes:
 
 
 def from_payload(kind: type[M], payload: bytes) -> M:
-    """The message of this kind in a payload, which it fills. WireError where there is none."""
+    """The message of this kind that a payload consists of. WireError where it is none."""
     (id,), at = _unpack(_ID, payload, 0)
     values: list[object] = []
     for field in kind.fields:

@@ -1,4 +1,4 @@
-"""What the codecs of framed protocols share: input that comes in pieces, and frames that look alike."""
+"""What the codecs of framed protocols share: input in pieces, and runs of equal frames."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _CUT_FRAMES: Final = 256
 
 
 class FrameCodec(ABC, Generic[R]):
-    """Keeps what is not whole yet, and looks at it again when enough of it has come."""
+    """Keeps incomplete frames, and parses again when enough bytes have arrived."""
 
     def __init__(self, wanted: int) -> None:
         self._rest = bytearray()
         self._wanted = wanted
-        """How many bytes there must be before it is worth another look: a large frame in many pieces gets one."""
+        """How many bytes there must be before parsing again: a large frame in many pieces is parsed once."""
         self.error: WireError | None = None
 
     @property
     def buffered(self) -> int:
-        """Bytes of something that has begun and not ended."""
+        """Bytes of an incomplete frame."""
         return len(self._rest)
 
     def receive(self, data: bytes | bytearray) -> list[R]:
@@ -41,35 +41,35 @@ class FrameCodec(ABC, Generic[R]):
                 return []
             # Taken over, not copied: a large frame is copied often enough on its way.
             data, self._rest = self._rest, bytearray()
-        found: list[R] = []
+        requests: list[R] = []
         try:
-            at = self._parse(data, found)
+            at = self._parse(data, requests)
         except WireError as error:
             self.error = error
             self._break()
         else:
             self._rest += data[at:]
-        return self._merged(found)
+        return self._merged(requests)
 
     @abstractmethod
-    def _parse(self, data: bytes | bytearray, found: list[R]) -> int:
-        """Add the requests that are whole to `found`; returns where they end, and sets what is wanted next.
+    def _parse(self, data: bytes | bytearray, requests: list[R]) -> int:
+        """Add complete requests to `found`; returns their end, and sets how many bytes are wanted next.
 
         Nobody changes `data` any more: a request may keep a view of it.
         """
 
     def _break(self) -> None:
-        """Keep nothing: the peer broke the protocol."""
+        """Drop the buffered input: the peer broke the protocol."""
 
     def _merged(self, requests: list[R]) -> list[R]:
-        """Neighbours that can be one request, as one."""
+        """Merge adjacent requests that can be one."""
         return requests
 
 
 def alike(data: bytes | bytearray, at: int, frame_bytes: int, head_bytes: int) -> int:
-    """How many whole frames from `at` on have the same size and header as the first: at least 1.
+    """How many complete frames from `at` on have the same size and header as the first: at least 1.
 
-    Under load most frames look the same. This sees it column by column, without a look at each of them.
+    Under load most frames look the same. They are compared column by column, not one by one.
     """
     whole = (len(data) - at) // frame_bytes
     head = data[at : at + head_bytes]
@@ -93,9 +93,9 @@ def _cutter(skip: int, size: int, count: int) -> Struct:
 
 
 def cut(frames: Buffer, skip: int, size: int) -> Iterator[tuple[bytes, ...]]:
-    """What stands in frames of one size behind the first `skip` bytes of each: some hundreds at a time.
+    """The bytes behind the first `skip` bytes of each of the frames of one size: some hundreds at a time.
 
-    A tuple of many takes less than half the time of a tuple for each. And as who calls this joins them again, they are
+    A tuple of many takes less than half the time of a tuple for each. And as the caller joins them again, they are
     still in the processor's cache: twenty thousand at once take three times as long.
     """
     view = memoryview(frames)
@@ -109,14 +109,14 @@ def cut(frames: Buffer, skip: int, size: int) -> Iterator[tuple[bytes, ...]]:
 
 
 def payloads(frames: Buffer, skip: int, size: int) -> bytes:
-    """The same end to end."""
+    """Like `cut`, joined end to end."""
     return b"".join([b"".join(some) for some in cut(frames, skip, size)])
 
 
 def repeated(data: bytes | bytearray, at: int, frame: bytes) -> int:
-    """How often this frame stands here in a row: it is known that it does once.
+    """How often this frame is repeated from here on, where it is known to stand here once.
 
-    In steps that grow and shrink: thousands are compared in a few of them.
+    The steps of the comparison grow and shrink: thousands of frames take a few of them.
     """
     count = step = 1
     while step:

@@ -1,11 +1,11 @@
 """Fujin: commands without delimiters, each with a layout of its own, big endian. Bytes to requests.
 
 Every command is its opcode (one byte) and fields: uint32, bool (one byte), string (uint32 length, bytes). A stream
-begins with one of the two CONNECT commands, and that says which others may follow.
+begins with one of the two CONNECT commands, which decides which others may follow.
 
-A run of writes to one topic becomes one request with one batch, and a run of ACKs one request. Commands that all look
-the same, the usual case under load, are recognised column by column; others by a loop. Correlation ids stay bytes, four
-for each command: they are only ever echoed, and are put into a run of replies column by column too.
+A run of writes to one topic becomes one request with one batch, and a run of ACKs one request. Commands of equal
+layout, the usual case under load, are recognised column by column; others by a loop. Correlation ids stay bytes, four
+for each command: they are only echoed, and are put into a run of replies column by column too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from streamd.wire.fujin_replies import ID_BYTES, META, U32, Code, Reply, answers
 _HEAD_BYTES: Final = 1 + ID_BYTES
 
 TOPIC_BYTES_MAX: Final = 4096
-"""A longer topic is not waited for. One over the limit of names, and under this, is answered with an error."""
+"""A longer topic ends the stream. One below this and over the limit of names is answered with an error."""
 _TOPIC_TOO_LARGE: Final = f"a topic has at most {TOPIC_BYTES_MAX} bytes"
 
 
 class Opcode(IntEnum):
-    """What a client sends; PING it answers in kind."""
+    """The opcodes of a client; PING is answered with the same."""
 
     CONNECT_WRITER = 1
     CONNECT_READER = 2
@@ -46,7 +46,7 @@ class Opcode(IntEnum):
 
 
 class Role(Enum):
-    """What a stream is: said by its first command, and never changed."""
+    """The role of a stream: set by its first command, and never changed."""
 
     NEW = auto()
     WRITER = auto()
@@ -66,7 +66,7 @@ _ALLOWED: Final[dict[Role, frozenset[Opcode]]] = {
 
 
 class Refused(WireError):
-    """The peer broke the protocol: the stream is closed with this code, after these last words."""
+    """The peer broke the protocol: the stream is closed with this code, after these last bytes."""
 
     def __init__(self, code: Code, text: str, last_words: bytes = b"") -> None:
         super().__init__(text)
@@ -75,11 +75,11 @@ class Refused(WireError):
 
 
 class RefusedMessage(Refused, TooLarge):
-    """The same for a message that is too large."""
+    """A message is too large: the stream is closed with a code."""
 
 
 class ConnectWriter(NamedTuple):
-    """This stream writes."""
+    """Make the stream a writer's."""
 
     writer: int
     size: int = 64
@@ -87,7 +87,7 @@ class ConnectWriter(NamedTuple):
 
 
 class ConnectReader(NamedTuple):
-    """This stream reads, in one of two ways."""
+    """Make the stream a reader's: a subscriber's or a consumer's."""
 
     name: str
     role: Role
@@ -105,17 +105,17 @@ class Write(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it keeps."""
+        """About how many bytes the request keeps in memory."""
         return len(self.batch.payload) + 8 * len(self.batch.lengths)
 
     def singles(self) -> list[Write]:
-        """The same, each by itself."""
+        """The same messages as one request each."""
         pairs = zip(_each(self.ids), self.batch.singles(), strict=True)
         return [Write(id, self.topic, record) for id, record in pairs]
 
 
 class Begin(NamedTuple):
-    """What is written from here on becomes visible together."""
+    """Begin a transaction: what is written from here on becomes visible together."""
 
     ids: bytes
     size: int = 64
@@ -123,7 +123,7 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Make it visible."""
+    """Commit the transaction."""
 
     ids: bytes
     size: int = 64
@@ -131,7 +131,7 @@ class Commit(NamedTuple):
 
 
 class Rollback(NamedTuple):
-    """Forget it."""
+    """Roll the transaction back."""
 
     ids: bytes
     size: int = 64
@@ -139,7 +139,7 @@ class Rollback(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """So many more messages may be sent."""
+    """Ask for so many more messages."""
 
     messages: int
     size: int = 64
@@ -147,7 +147,10 @@ class Fetch(NamedTuple):
 
 
 class Acknowledge(NamedTuple):
-    """Messages are done with, or, `back`, to be delivered again. No numbers where the reader need not acknowledge."""
+    """Acknowledge messages, or, `back`, have them delivered again.
+
+    A reader without acknowledgements gives no numbers.
+    """
 
     ids: bytes
     numbers: Sequence[int]
@@ -156,17 +159,17 @@ class Acknowledge(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it keeps."""
+        """About how many bytes the request keeps in memory."""
         return 16 * len(self.ids)
 
     def singles(self) -> list[Acknowledge]:
-        """The same, each by itself; only where they have numbers."""
+        """The same acknowledgements as one request each; only where they have numbers."""
         pairs = zip(_each(self.ids), self.numbers, strict=True)
         return [Acknowledge(id, (number,), self.back) for id, number in pairs]
 
 
 class Disconnect(NamedTuple):
-    """The end of this stream, in order."""
+    """End this stream in order."""
 
     size: int = 64
     reads: bool = True
@@ -176,17 +179,17 @@ Request = ConnectWriter | ConnectReader | Write | Begin | Commit | Rollback | Fe
 
 
 class OpcodeCodec(FrameCodec[R]):
-    """Input in which the first byte of everything says what it is."""
+    """Parses input in which each item begins with its opcode."""
 
     def __init__(self) -> None:
         super().__init__(1)
 
-    def _parse(self, data: bytes | bytearray, found: list[R]) -> int:
+    def _parse(self, data: bytes | bytearray, requests: list[R]) -> int:
         # Parts of it are kept, compared and looked up: as bytes.
         whole = bytes(data)
         at, end = 0, len(whole)
         while at < end:
-            stop = self._parse_one(whole, at, found)
+            stop = self._parse_one(whole, at, requests)
             if stop > end:
                 self._wanted = stop - at
                 return at
@@ -195,15 +198,15 @@ class OpcodeCodec(FrameCodec[R]):
         return at
 
     @abstractmethod
-    def _parse_one(self, data: bytes, at: int, found: list[R]) -> int:
-        """Add what stands here to `found`, or a run of the same, and return where it ends.
+    def _parse_one(self, data: bytes, at: int, requests: list[R]) -> int:
+        """Add the item that begins here to `found`, or a run of like items, and return where it ends.
 
-        Where that is beyond the data, nothing was added, and it is how much is needed for another look.
+        Where that is beyond the data nothing was added, and it says how many bytes are needed.
         """
 
 
 class FujinCodec(OpcodeCodec[Request]):
-    """One stream's input. `meta_bytes` tells for the name of a reader how long the meta of its messages is."""
+    """Parses the input of one stream. `meta_bytes` gives the length of the metas for the name of a reader."""
 
     def __init__(self, message_bytes_max: int, meta_bytes: Callable[[str], int]) -> None:
         super().__init__()
@@ -212,20 +215,20 @@ class FujinCodec(OpcodeCodec[Request]):
         self._meta_bytes = 0
         self.role = Role.NEW
 
-    def _parse_one(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _parse_one(self, data: bytes, at: int, requests: list[Request]) -> int:
         opcode = data[at]
         if opcode not in _ALLOWED[self.role]:
             raise _misplaced(opcode, self.role)
-        return _PARSERS[opcode](self, data, at, found)
+        return _PARSERS[opcode](self, data, at, requests)
 
-    def _connect_writer(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _connect_writer(self, data: bytes, at: int, requests: list[Request]) -> int:
         stop = at + _HEAD_BYTES
         if stop <= len(data):
             self.role = Role.WRITER
-            found.append(ConnectWriter(U32.unpack_from(data, at + 1)[0]))
+            requests.append(ConnectWriter(U32.unpack_from(data, at + 1)[0]))
         return stop
 
-    def _connect_reader(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _connect_reader(self, data: bytes, at: int, requests: list[Request]) -> int:
         begin = at + 1 + U32.size
         if begin > len(data):
             return begin
@@ -243,10 +246,10 @@ class FujinCodec(OpcodeCodec[Request]):
         name = _text(data[begin : stop - 1])
         self.role = Role.CONSUMER if kind else Role.SUBSCRIBER
         self._meta_bytes = self._meta_bytes_of(name)
-        found.append(ConnectReader(name, self.role))
+        requests.append(ConnectReader(name, self.role))
         return stop
 
-    def _write(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _write(self, data: bytes, at: int, requests: list[Request]) -> int:
         place = at + _HEAD_BYTES + U32.size
         if place > len(data):
             return place
@@ -266,7 +269,7 @@ class FujinCodec(OpcodeCodec[Request]):
         lengths = array(LENGTH_TYPE)
         payload: list[bytes] = []
         stop = self._writes(data, at, data[at + _HEAD_BYTES : place + size], ids, lengths, payload)
-        found.append(Write(b"".join(ids), _text(data[place : place + size]), Batch(lengths, b"".join(payload))))
+        requests.append(Write(b"".join(ids), _text(data[place : place + size]), Batch(lengths, b"".join(payload))))
         return stop
 
     def _not_written(self, data: bytes, at: int, text: str) -> bytes:
@@ -275,7 +278,7 @@ class FujinCodec(OpcodeCodec[Request]):
     def _writes(
         self, data: bytes, at: int, topic: bytes, ids: list[bytes], lengths: array[int], payload: list[bytes]
     ) -> int:
-        """The whole writes to one topic, given with its length, from here on; returns where they end."""
+        """Parse the complete writes to one topic, given with its length, from here on; returns where they end."""
         end = len(data)
         skip = _HEAD_BYTES + len(topic)
         head = skip + U32.size
@@ -302,19 +305,19 @@ class FujinCodec(OpcodeCodec[Request]):
                 at = second
         return at
 
-    def _transaction(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _transaction(self, data: bytes, at: int, requests: list[Request]) -> int:
         stop = at + _HEAD_BYTES
         if stop <= len(data):
-            found.append(_TRANSACTION[data[at]](data[at + 1 : stop]))
+            requests.append(_TRANSACTION[data[at]](data[at + 1 : stop]))
         return stop
 
-    def _fetch(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _fetch(self, data: bytes, at: int, requests: list[Request]) -> int:
         stop = at + 1 + U32.size
         if stop <= len(data):
-            found.append(Fetch(U32.unpack_from(data, at + 1)[0]))
+            requests.append(Fetch(U32.unpack_from(data, at + 1)[0]))
         return stop
 
-    def _acknowledge(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _acknowledge(self, data: bytes, at: int, requests: list[Request]) -> int:
         opcode, frame = data[at], _HEAD_BYTES + self._meta_bytes
         end = len(data)
         if at + frame > end:
@@ -328,12 +331,12 @@ class FujinCodec(OpcodeCodec[Request]):
                 view = memoryview(data)[at : at + frame * count]
                 numbers += [number for (number,) in _ACKNOWLEDGE.iter_unpack(view)]
             at += frame * count
-        found.append(Acknowledge(b"".join(ids), numbers, opcode == Opcode.NACK))
+        requests.append(Acknowledge(b"".join(ids), numbers, opcode == Opcode.NACK))
         return at
 
-    def _disconnect(self, data: bytes, at: int, found: list[Request]) -> int:
+    def _disconnect(self, data: bytes, at: int, requests: list[Request]) -> int:
         self.role = Role.GONE
-        found.append(Disconnect())
+        requests.append(Disconnect())
         return at + 1
 
 
@@ -372,15 +375,15 @@ def _each(ids: bytes) -> list[bytes]:
 
 
 def _text(data: bytes) -> str:
-    """A name; what is not UTF-8 in it stays recognisable, and no name can have it."""
+    """A name; bytes that are not UTF-8 stay recognisable, and no name can have them."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def _column(data: bytes, at: int, frame: int, count: int) -> bytes:
-    """The four bytes that stand at the same place of each of `count` frames."""
+    """The four bytes at the same place of each of `count` frames."""
     if count == 1:
         return data[at : at + ID_BYTES]
-    found = bytearray(ID_BYTES * count)
+    column = bytearray(ID_BYTES * count)
     for byte in range(ID_BYTES):
-        found[byte::ID_BYTES] = data[at + byte : at + frame * count : frame][:count]
-    return bytes(found)
+        column[byte::ID_BYTES] = data[at + byte : at + frame * count : frame][:count]
+    return bytes(column)

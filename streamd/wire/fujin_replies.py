@@ -16,7 +16,7 @@ from streamd.wire.frames import cut
 
 U32: Final = Struct(">I")
 META: Final = Struct(">Q")
-"""What a reader acknowledges by: the record's number. Where it need not acknowledge there is none."""
+"""The meta that a reader acknowledges by: the record's number. A reader without acknowledgements gets none."""
 ID_BYTES: Final = U32.size
 _MESSAGE_HEAD: Final = Struct(">BI")
 assert _MESSAGE_HEAD.size == 5
@@ -29,11 +29,11 @@ assert array(_NUMBER_TYPE).itemsize == META.size
 _LARGE_BYTES: Final = 1024
 
 TEXT_BYTES_MAX: Final = 1024
-"""The text of an error is cut here."""
+"""The maximum length of an error's text; the rest is cut off."""
 
 
 class Reply(IntEnum):
-    """What the server sends."""
+    """The opcodes of a server."""
 
     READER_CONNECTED = 1
     WRITTEN = 2
@@ -49,7 +49,7 @@ class Reply(IntEnum):
 
 
 class Code(IntEnum):
-    """Why something is refused: in the reply where that has room for it, else as the application error code of QUIC."""
+    """The reasons for refusals, sent in the reply where that has room for one, else as an application error code."""
 
     NONE = 0
     BAD_TOPIC = 1
@@ -111,7 +111,7 @@ def messages(batch: Batch, first: int | None) -> bytes:
 
 
 def _same_size(batch: Batch, size: int, first: int | None) -> bytes:
-    """The head is the same for all but for the number: let `join` put it before each, and write those by columns."""
+    """Messages of one size: `join` puts their common head before each, and the numbers are written column by column."""
     head = _MESSAGE_HEAD.pack(Reply.MESSAGE, size) if first is None else _NUMBERED_HEAD.pack(Reply.MESSAGE, 0, size)
     some = cut(batch.payload, 0, size) if 0 < size < _LARGE_BYTES else (batch.records(),)
     data = b"".join([head.join([b"", *records]) for records in some])
@@ -124,7 +124,7 @@ def _same_size(batch: Batch, size: int, first: int | None) -> bytes:
 
 
 def _error(code: int, text: str) -> bytes:
-    """An error code, and the text that is there exactly when there is an error."""
+    """An error code, and its text where there is an error."""
     if code == Code.NONE:
         return b"\0"
     data = text.encode("utf-8", "backslashreplace")[:TEXT_BYTES_MAX].decode("utf-8", "ignore").encode()
@@ -141,8 +141,8 @@ def _with_ids(reply: Reply, ids: bytes, rest: bytes) -> bytes:
 
 
 def _with_columns(frames: bytes, frame_bytes: int, values: bytes, value_bytes: int) -> bytes:
-    """Frames of one size, with one of the values behind the first byte of each."""
-    found = bytearray(frames)
+    """Frames of one size with one of the values behind the first byte of each."""
+    result = bytearray(frames)
     for byte in range(value_bytes):
-        found[1 + byte :: frame_bytes] = values[byte::value_bytes]
-    return bytes(found)
+        result[1 + byte :: frame_bytes] = values[byte::value_bytes]
+    return bytes(result)

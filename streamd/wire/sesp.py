@@ -9,159 +9,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
-from typing import ClassVar, Final
+from typing import Final
 
 from streamd.batch import Batch, Buffer
 from streamd.wire import WireError
-
-OFFSET_END: Final = 1 << 63
-"""Offsets are below this."""
-
-
-class Command:
-    """A request of SESP."""
-
-    __slots__ = ("count", "size")
-    reads: ClassVar[bool] = False
-
-    def __init__(self, size: int, count: int = 1) -> None:
-        self.size = size
-        self.count = count
-        """How many lines it stands for, and so how many replies it gets."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in _fields(type(self)))})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and all(
-            getattr(self, name) == getattr(other, name) for name in _fields(type(self))
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _fields(command: type) -> list[str]:
-    return [name for each in command.__mro__ for name in getattr(each, "__slots__", ()) if name != "size"]
-
-
-class Publish(Command):
-    """``>message``, as often as the batch has records."""
-
-    __slots__ = ("batch",)
-
-    def __init__(self, batch: Batch) -> None:
-        # Without a call of the base class: this is made for every message.
-        self.count = count = len(batch.lengths)
-        self.size = len(batch.payload) + 4 * count
-        self.batch = batch
-
-
-class Read(Command):
-    """``<``, `count` times."""
-
-    __slots__ = ()
-    reads = True
-
-    def __init__(self, count: int) -> None:
-        super().__init__(64, count)
-
-
-class Named(Command):
-    """A command with a topic's name behind it."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        super().__init__(64 + len(name))
-        self.name = name
-
-
-class Create(Named):
-    """``#topic``"""
-
-    __slots__ = ()
-
-
-class Delete(Named):
-    """``!topic``. It looks the topic up, so it waits for what was written before."""
-
-    __slots__ = ()
-    reads = True
-
-
-class Select(Named):
-    """``@topic``"""
-
-    __slots__ = ()
-    reads = True
-
-
-class Seal(Named):
-    """``=topic``"""
-
-    __slots__ = ()
-    reads = True
-
-
-class Describe(Named):
-    """``?topic``"""
-
-    __slots__ = ()
-    reads = True
-
-
-class List(Command):
-    """``?`` alone; of an answer in progress `names` are all and `told` how many of them are done with.
-
-    Some may not be for this peer: whether any has been told is `begun`.
-    """
-
-    __slots__ = ("begun", "names", "told")
-    reads = True
-
-    def __init__(self, names: Sequence[str] | None = None, told: int = 0, begun: bool = False) -> None:
-        super().__init__(64)
-        self.names = names
-        self.told = told
-        self.begun = begun
-
-
-class Status(Command):
-    """``&``"""
-
-    __slots__ = ()
-    reads = True
-
-    def __init__(self) -> None:
-        super().__init__(64)
-
-
-class Seek(Command):
-    """``$offset``; it may be negative, and is refused then."""
-
-    __slots__ = ("offset",)
-
-    def __init__(self, offset: int) -> None:
-        super().__init__(64)
-        self.offset = offset
-
-
-class Truncate(Seek):
-    """``%offset``"""
-
-    __slots__ = ()
-    reads = True
-
-
-class Refused(Command):
-    """A line that is no command; `error` is the name to answer with."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: str) -> None:
-        super().__init__(64)
-        self.error = error
-
+from streamd.wire.sesp_commands import OFFSET_END as OFFSET_END
+from streamd.wire.sesp_commands import AskSequence as AskSequence
+from streamd.wire.sesp_commands import Command as Command
+from streamd.wire.sesp_commands import Create as Create
+from streamd.wire.sesp_commands import Delete as Delete
+from streamd.wire.sesp_commands import Describe as Describe
+from streamd.wire.sesp_commands import List as List
+from streamd.wire.sesp_commands import Named as Named
+from streamd.wire.sesp_commands import Publish as Publish
+from streamd.wire.sesp_commands import PublishLater as PublishLater
+from streamd.wire.sesp_commands import PublishOnce as PublishOnce
+from streamd.wire.sesp_commands import Read as Read
+from streamd.wire.sesp_commands import Refused as Refused
+from streamd.wire.sesp_commands import Seal as Seal
+from streamd.wire.sesp_commands import Seek as Seek
+from streamd.wire.sesp_commands import Select as Select
+from streamd.wire.sesp_commands import Status as Status
+from streamd.wire.sesp_commands import Truncate as Truncate
 
 _NAMED: Final[dict[int, type[Named]]] = {
     ord("#"): Create,
@@ -175,6 +44,10 @@ _PUBLISH: Final = ord(">")
 _READ: Final = ord("<")
 _STATUS: Final = ord("&")
 _MINUS: Final = ord("-")
+_ONCE: Final = ord("^")
+_LATER: Final = ord("~")
+_ONCE_FORM: Final = re.compile(rb"([!-~]{1,64})(?: ([0-9]{1,18}) (.*))?", re.DOTALL)
+_LATER_FORM: Final = re.compile(rb"(\+?)([0-9]{1,15}) (.*)", re.DOTALL)
 _LONG_LINE_BYTES: Final = 500
 _NUMBER: Final = re.compile(rb"-?[0-9]+")
 
@@ -199,20 +72,21 @@ class SespCodec:
         """Bytes of a line that has begun and not ended."""
         return len(self._rest)
 
+    def single(self, data: bytes) -> bytes | None:
+        """The message, where `data` is the line of one and nothing else; only while nothing is buffered."""
+        if (
+            data.startswith(b">")
+            and data.find(b"\n") + 1 == len(data) <= self._line_bytes_max + 1
+            and self._telnet is False
+            and data.isascii()
+        ):
+            return data[1:-1]
+        return None
+
     def receive(self, data: bytes) -> Iterable[Command]:
         """The commands that `data` completes."""
         if self.error is not None:
             raise self.error
-        end = data.find(b"\n") + 1
-        if (
-            end == len(data) <= self._line_bytes_max + 1
-            and not self._rest
-            and self._telnet is False
-            and data.startswith(b">")
-            and data.isascii()
-        ):
-            # One message and nothing else: what most clients send, one after the other.
-            return [Publish(Batch.single(data[1:-1]))]
         end = data.rfind(b"\n") + 1
         if not end:
             self._keep(data)
@@ -342,6 +216,8 @@ def _single(line: bytes) -> Command:
         if rest[0] == _MINUS:
             offset = -offset
         return numbered(offset) if offset < OFFSET_END else Refused("InvalidData")
+    if action in (_ONCE, _LATER):
+        return _special(action, rest)
     if action == _STATUS:
         return Status() if not rest else Refused("InvalidData")
     if line == b"?":
@@ -352,6 +228,18 @@ def _single(line: bytes) -> Command:
         return named(rest.decode())
     except UnicodeDecodeError:
         return Refused("InvalidData")
+
+
+def _special(action: int, rest: bytes) -> Command:
+    """A publication of which more is said than the message."""
+    found = (_ONCE_FORM if action == _ONCE else _LATER_FORM).fullmatch(rest)
+    if found is None or not _is_text(rest):
+        return Refused("InvalidData")
+    if action == _ONCE and found[2] is None:
+        return AskSequence(found[1].decode())
+    if action == _ONCE:
+        return PublishOnce(found[1].decode(), int(found[2]), Batch.of([found[3]]))
+    return PublishLater(int(found[2]), Batch.of([found[3]]), is_relative=bool(found[1]))
 
 
 _ESCAPED: Final = {ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r"}

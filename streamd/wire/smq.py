@@ -28,7 +28,7 @@ assert _PUSH_HEADER.size == 14
 PUSH: Final = 0
 PULL: Final = 1
 GOODBYE: Final = 0xFF
-"""What the public client says before it goes, with a size of 0."""
+"""The action that the public client sends before it disconnects, with a size of 0."""
 SUCCESS: Final = 0
 EMPTY_QUEUE: Final = 2
 
@@ -50,7 +50,7 @@ _TAG_FIRST: Final = 1
 
 
 class Push(NamedTuple):
-    """Messages of one type, good ones."""
+    """Valid messages of one type."""
 
     tag: int
     batch: Batch
@@ -58,17 +58,17 @@ class Push(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it keeps."""
+        """About how many bytes the request keeps in memory."""
         return len(self.batch.payload) + 4 * len(self.batch.lengths)
 
     @property
     def messages(self) -> int:
-        """How many there are, and so how many replies."""
+        """How many messages there are, and so how many replies."""
         return len(self.batch.lengths)
 
 
 class BadPush(NamedTuple):
-    """Messages that do not hold what they say they do; the connection goes on."""
+    """Messages whose data does not fit their type and count; the connection goes on."""
 
     messages: int
     size: int = 64
@@ -84,7 +84,7 @@ class Pull(NamedTuple):
 
 
 class Goodbye(NamedTuple):
-    """The peer goes: nothing that follows counts."""
+    """The peer disconnects: nothing that follows counts."""
 
     size: int = 64
     reads: bool = True
@@ -94,7 +94,7 @@ Request = Push | BadPush | Pull | Goodbye
 
 
 class SmqCodec:
-    """One connection's input."""
+    """Parses the input of one connection."""
 
     def __init__(self, message_bytes_max: int) -> None:
         self._body_bytes_max = message_bytes_max + MESSAGE.size
@@ -106,8 +106,19 @@ class SmqCodec:
 
     @property
     def buffered(self) -> int:
-        """Bytes of a frame that has begun and not ended."""
+        """Bytes of an incomplete frame."""
         return len(self._rest) or int(self._skip > 0)
+
+    def single(self, data: bytes) -> tuple[int, bytes] | None:
+        """The tag and the message, where `data` is one good push and nothing else; only while nothing is buffered."""
+        if len(data) < _PUSH_HEADER.size or self._gone:
+            return None
+        action, size, kind, count = _PUSH_HEADER.unpack_from(data)
+        message = data[_PUSH_HEADER.size :]
+        kind &= _NOT_EMPTY_QUEUE
+        if action != PUSH or size != len(data) - HEADER.size or size > self._body_bytes_max:
+            return None
+        return (kind + _TAG_FIRST, message) if fits(kind, count, message) else None
 
     def receive(self, data: bytes) -> list[Request]:
         """The requests that `data` completes."""
@@ -122,14 +133,6 @@ class SmqCodec:
                 return []
             data = bytes(self._rest)
             self._rest = bytearray()
-        if not self._skip:
-            # One request and nothing else: what most clients send, one after the other.
-            if data == PULL_REQUEST:
-                return [Pull(1)]
-            body = len(data) - HEADER.size
-            if MESSAGE.size <= body <= self._body_bytes_max and HEADER.unpack_from(data) == (PUSH, body):
-                self._wanted = HEADER.size
-                return [self._pushes(data, 0)[0]]
         return self._merge(self._parse(data))
 
     def _parse(self, data: bytes) -> Iterator[Request]:
@@ -183,7 +186,7 @@ class SmqCodec:
             self._rest += data[at:]
 
     def _end(self, action: int) -> Iterator[Request]:
-        """What no request begins with: the peer goes, or it breaks the protocol."""
+        """Handle a byte that begins no request: the peer disconnects, or breaks the protocol."""
         if action == GOODBYE:
             self._gone = True
             yield Goodbye()
@@ -191,11 +194,11 @@ class SmqCodec:
             self.error = WireError(f"action {action} is neither push nor pull")
 
     def _pushes(self, data: bytes, at: int) -> tuple[Request, int]:
-        """The whole pushes of one type from here on, in a tight loop, and where they end."""
+        """Parse the complete pushes of one type from here on, in a tight loop; returns where they end."""
         end = len(data) - _PUSH_HEADER.size
         unpack = _PUSH_HEADER.unpack_from
         bytes_max = self._body_bytes_max
-        found = -1
+        run_kind = -1
         messages: list[bytes] = []
         while at <= end:
             action, size, kind, count = unpack(data, at)
@@ -210,17 +213,17 @@ class SmqCodec:
             else:
                 good = kind == STR and _is_strings(message, count)
             if not good:
-                return (BadPush(1), stop) if found < 0 else (_pushed(found, messages), at)
-            if kind != found:
-                if found >= 0:
+                return (BadPush(1), stop) if run_kind < 0 else (_pushed(run_kind, messages), at)
+            if kind != run_kind:
+                if run_kind >= 0:
                     break
-                found = kind
+                run_kind = kind
             messages.append(message)
             at = stop
-        return _pushed(found, messages), at
+        return _pushed(run_kind, messages), at
 
     def _merge(self, requests: Iterator[Request]) -> list[Request]:
-        """Neighbours of one kind become one request."""
+        """Merge adjacent requests of one kind."""
         merged: list[Request] = []
         batches: list[Batch] = []
         for request in requests:
@@ -268,9 +271,9 @@ def _pushed(kind: int, messages: list[bytes]) -> Push:
 
 
 def _is_strings(message: bytes, count: int) -> bool:
-    """Whether a message is just `count` elements that end with a NUL.
+    """Whether a message is exactly `count` elements that end with a NUL.
 
-    The public library tells the low byte of their number: that is taken for the number too.
+    The public library sends the low byte of their number: that is accepted too.
     """
     elements = message.count(b"\0")
     return count in (elements, elements & 0xFF) and (message.endswith(b"\0") if elements else not message)

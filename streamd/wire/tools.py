@@ -16,14 +16,17 @@ from typing import Any, Final, NamedTuple, get_args
 from streamd.batch import Batch, Buffer
 from streamd.views import Run as Run
 from streamd.views import SegmentInfo as SegmentInfo
-from streamd.wire import WireError
-from streamd.wire.fields import Encoded, Fixed, Flag, Many, Message, Number, Records, Row, Text, from_payload
-
-FIRST_TYPE: Final = 10_000
-"""The types of these messages begin here."""
-
-RECORDS_MAX: Final = 1 << 18
-"""How many records one message may have."""
+from streamd.wire import WireError, work
+from streamd.wire.fields import Encoded, Fixed, Many, Message, Number, Records, Row, from_payload
+from streamd.wire.work import COUNTED as _COUNTED
+from streamd.wire.work import FIRST_TYPE as FIRST_TYPE
+from streamd.wire.work import FLAG as _FLAG
+from streamd.wire.work import RECORDS_MAX as RECORDS_MAX
+from streamd.wire.work import RUN as _RUN
+from streamd.wire.work import SIGNED as _SIGNED
+from streamd.wire.work import SMALL as _SMALL
+from streamd.wire.work import TEXT as _TEXT
+from streamd.wire.work import Change
 
 NAMES_MAX: Final = 10_000
 """How many segments one request may name."""
@@ -52,10 +55,11 @@ class Code(IntEnum):
     TOO_LARGE = 9
     BAD_REQUEST = 10
     NOT_ALLOWED = 11
+    GROUP_BUSY = 12
 
 
 class By(IntEnum):
-    """What a record is looked for by."""
+    """The key by which a record is searched for."""
 
     NUMBER = 0
     OFFSET = 1
@@ -63,7 +67,7 @@ class By(IntEnum):
 
 
 class Existing(IntEnum):
-    """What becomes of a segment that has the name already."""
+    """What happens to an existing segment of the name."""
 
     REFUSED = 0
     TAKEN = 1
@@ -78,7 +82,7 @@ class Part(NamedTuple):
 
 
 class LevelChange(NamedTuple):
-    """An ack level of a writer in a segment, to be raised from what is expected to be stored."""
+    """A writer's ack level in a segment, to be raised from an expected value."""
 
     segment: int
     writer: bytes
@@ -86,24 +90,9 @@ class LevelChange(NamedTuple):
     level: int
 
 
-_COUNTED: Final = Number("q", least=0)
-_SIGNED: Final = Number("q")
-_SMALL: Final = Number("I")
-_TEXT: Final = Text()
-_FLAG: Final = Flag()
 _INFO: Final = Row(SegmentInfo, _COUNTED, _TEXT, *[_COUNTED] * 4, _SIGNED, _SIGNED, _FLAG)
-_RUN: Final = Row(Run, _COUNTED, _COUNTED, _SIGNED, _SMALL, Records(1 << 31))
 _PART: Final = Row(Part, _COUNTED, _COUNTED)
 _LEVEL: Final = Row(LevelChange, _COUNTED, Fixed(16), _COUNTED, _COUNTED)
-
-
-@dataclass(frozen=True)
-class Change(Message):
-    """A request whose reply comes when it is on disk."""
-
-    @property
-    def reads(self) -> bool:
-        return False
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -111,7 +100,7 @@ class Change(Message):
 
 @dataclass(frozen=True)
 class ListSegments(Message):
-    """Segments whose name fits a shell pattern, in the order of their ids: those above `after`, so many at a time."""
+    """List segments whose name matches a shell pattern, a page at a time, by their ids from above `after`."""
 
     type = FIRST_TYPE
     fields = (_TEXT, _COUNTED)
@@ -121,7 +110,7 @@ class ListSegments(Message):
 
 @dataclass(frozen=True)
 class NameSegments(Message):
-    """The segments of these names, as far as there are any."""
+    """Describe the segments of these names, as far as they exist."""
 
     type = FIRST_TYPE + 1
     fields = (Many(_TEXT, NAMES_MAX),)
@@ -134,7 +123,7 @@ class NameSegments(Message):
 
 @dataclass(frozen=True)
 class DescribeSegment(Message):
-    """The segment of this id."""
+    """Describe the segment of this id."""
 
     type = FIRST_TYPE + 2
     fields = (_COUNTED,)
@@ -143,7 +132,7 @@ class DescribeSegment(Message):
 
 @dataclass(frozen=True)
 class ReadRecords(Message):
-    """Records from a number on: at least one where there is one, then up to these limits and the daemon's own."""
+    """Read records from a number on: at least one where there is one, then up to these limits and the daemon's own."""
 
     type = FIRST_TYPE + 3
     fields = (_COUNTED, _COUNTED, _COUNTED, _SMALL)
@@ -155,7 +144,7 @@ class ReadRecords(Message):
 
 @dataclass(frozen=True)
 class FindRecord(Message):
-    """A record by its number, by an offset inside it, or the first one from a time on."""
+    """Find a record by its number, by an offset inside it, or the first one from a time on."""
 
     type = FIRST_TYPE + 4
     fields = (_COUNTED, Number("B"), _SIGNED)
@@ -166,7 +155,7 @@ class FindRecord(Message):
 
 @dataclass(frozen=True)
 class SplitRecords(Message):
-    """Where to cut a range of records so that it falls into parts of about the same size."""
+    """Find where to split a range of records into parts of about the same size."""
 
     type = FIRST_TYPE + 5
     fields = (_COUNTED, _COUNTED, _COUNTED, _SMALL)
@@ -178,7 +167,7 @@ class SplitRecords(Message):
 
 @dataclass(frozen=True)
 class MakeSegment(Change):
-    """Make a segment, or a hidden one. `existing` says what becomes of one that has the name."""
+    """Create a segment, or a hidden one. `existing` says what happens to one of the same name."""
 
     type = FIRST_TYPE + 6
     fields = (_TEXT, _FLAG, Number("B"))
@@ -189,7 +178,7 @@ class MakeSegment(Change):
 
 @dataclass(frozen=True)
 class AppendRecords(Change):
-    """Append to a hidden segment, whose next record has this number. What is stored already is not stored again."""
+    """Append to a hidden segment whose next record has this number. What is stored already is not stored again."""
 
     type = FIRST_TYPE + 7
     fields = (_COUNTED, _COUNTED, Records(RECORDS_MAX))
@@ -218,7 +207,7 @@ class PublishSegments(Change):
 
 @dataclass(frozen=True)
 class DeleteHidden(Change):
-    """Delete hidden segments, as far as they are there."""
+    """Delete hidden segments, as far as they exist."""
 
     type = FIRST_TYPE + 9
     fields = (Many(_COUNTED, PARTS_MAX),)
@@ -231,7 +220,7 @@ class DeleteHidden(Change):
 
 @dataclass(frozen=True)
 class GetGroup(Message):
-    """Where a reader group stands."""
+    """Ask for the position of a reader group."""
 
     type = FIRST_TYPE + 10
     fields = (_COUNTED, _TEXT)
@@ -241,7 +230,7 @@ class GetGroup(Message):
 
 @dataclass(frozen=True)
 class SetGroup(Change):
-    """Put a reader group at a position: all below is acknowledged, nothing above."""
+    """Put a reader group at a position: all records below are acknowledged, none above."""
 
     type = FIRST_TYPE + 11
     fields = (_COUNTED, _TEXT, _COUNTED)
@@ -252,7 +241,7 @@ class SetGroup(Change):
 
 @dataclass(frozen=True)
 class GetLevel(Message):
-    """A writer's ack level in a segment."""
+    """Ask for a writer's ack level in a segment."""
 
     type = FIRST_TYPE + 12
     fields = (_COUNTED, Fixed(16))
@@ -265,7 +254,7 @@ class GetLevel(Message):
 
 @dataclass(frozen=True)
 class Segments(Message):
-    """Segments; where there may be more, `after` is what to ask for next, else 0."""
+    """Descriptions of segments; where there may be more, `after` is for the next request, else 0."""
 
     type = FIRST_TYPE + 100
     fields = (Many(_INFO, 1 << 20), _COUNTED)
@@ -275,7 +264,7 @@ class Segments(Message):
 
 @dataclass(frozen=True)
 class EncodedSegments(Message):
-    """The same message as `Segments`, made of rows that `encoded_row` gave."""
+    """A `Segments` message made of rows from `encoded_row`."""
 
     type = Segments.type
     fields = (Many(Encoded(), 1 << 20), _COUNTED)
@@ -284,7 +273,7 @@ class EncodedSegments(Message):
 
 
 def encoded_row(info: SegmentInfo) -> bytes:
-    """A segment as it stands in `Segments`."""
+    """The row of a segment in `Segments`."""
     parts: list[Buffer] = []
     _INFO.put(info, parts)
     return b"".join(parts)
@@ -292,7 +281,7 @@ def encoded_row(info: SegmentInfo) -> bytes:
 
 @dataclass(frozen=True)
 class RecordsRead(Message):
-    """Records in runs, and what the segment has: the first retained number and the next one."""
+    """Records in runs, and the first retained number and the next number of the segment."""
 
     type = FIRST_TYPE + 101
     fields = (_COUNTED, _COUNTED, Many(_RUN, 1 << 20))
@@ -303,7 +292,7 @@ class RecordsRead(Message):
 
 @dataclass(frozen=True)
 class RecordFound(Message):
-    """A record's number, and the offset where it begins."""
+    """The number of a record, and the offset where it begins."""
 
     type = FIRST_TYPE + 102
     fields = (_COUNTED, _COUNTED)
@@ -313,7 +302,7 @@ class RecordFound(Message):
 
 @dataclass(frozen=True)
 class SplitPoints(Message):
-    """The first numbers of all parts but the first, ascending: fewer than were asked for where there is little."""
+    """The first numbers of all parts but the first, ascending; fewer than asked for where there are few records."""
 
     type = FIRST_TYPE + 103
     fields = (Many(_COUNTED, SPLIT_MAX),)
@@ -322,7 +311,7 @@ class SplitPoints(Message):
 
 @dataclass(frozen=True)
 class RecordsAppended(Message):
-    """They are stored; the next record has this number."""
+    """The records are stored; the next record has this number."""
 
     type = FIRST_TYPE + 104
     fields = (_COUNTED,)
@@ -331,7 +320,7 @@ class RecordsAppended(Message):
 
 @dataclass(frozen=True)
 class SegmentsPublished(Message):
-    """It is done; `again` where that was so before."""
+    """The segments are published; `again` where they had been before."""
 
     type = FIRST_TYPE + 105
     fields = (_FLAG,)
@@ -340,7 +329,7 @@ class SegmentsPublished(Message):
 
 @dataclass(frozen=True)
 class HiddenDeleted(Message):
-    """None of them is there any more; so many were found."""
+    """The hidden segments are gone; so many existed."""
 
     type = FIRST_TYPE + 106
     fields = (_SMALL,)
@@ -349,7 +338,7 @@ class HiddenDeleted(Message):
 
 @dataclass(frozen=True)
 class GroupPosition(Message):
-    """Where a reader group stands, if there is one."""
+    """The position of a reader group, where it exists."""
 
     type = FIRST_TYPE + 107
     fields = (_FLAG, _COUNTED)
@@ -359,7 +348,7 @@ class GroupPosition(Message):
 
 @dataclass(frozen=True)
 class LevelFound(Message):
-    """A writer's ack level, if it has one."""
+    """A writer's ack level, where it has one."""
 
     type = FIRST_TYPE + 108
     fields = (_FLAG, _SIGNED)
@@ -369,9 +358,9 @@ class LevelFound(Message):
 
 @dataclass(frozen=True)
 class Refusal(Message):
-    """No, for this reason.
+    """The request is refused.
 
-    Where records are truncated, number and offset are those of the first retained one; where a level does not fit,
+    Where records are truncated, number and offset are those of the first retained one; where a level does not match,
     `number` is the stored one.
     """
 
@@ -397,6 +386,7 @@ Request = (
     | GetGroup
     | SetGroup
     | GetLevel
+    | work.Request
 )
 Reply = (
     Segments
@@ -408,16 +398,17 @@ Reply = (
     | HiddenDeleted
     | GroupPosition
     | LevelFound
+    | work.Reply
     | Refusal
 )
 
-REQUESTS: Final[dict[int, Any]] = {each.type: each for each in get_args(Request)}
-REPLIES: Final[dict[int, Any]] = {each.type: each for each in get_args(Reply)}
+REQUESTS: Final[dict[int, Any]] = {kind.type: kind for kind in get_args(Request)}
+REPLIES: Final[dict[int, Any]] = {kind.type: kind for kind in get_args(Reply)}
 
 
 def request(kind: int, payload: bytes) -> Request:
     """The request in a message of this type. WireError where it is none."""
     if kind not in REQUESTS:
         raise WireError(f"a message of type {kind} has no place here")
-    found: Request = from_payload(REQUESTS[kind], payload)
-    return found
+    parsed: Request = from_payload(REQUESTS[kind], payload)
+    return parsed

@@ -18,15 +18,15 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from streamd import config
 from streamd.access.exposure import is_exposed, unmatched_rules
-from streamd.config import Config, Service
+from streamd.config import Config, Endpoint
 from streamd.daemon.log import Log
 from streamd.daemon.process import StartFailed
 from streamd.plugin import found_protocols
 from streamd.service import StreamdService
 from streamd.settings import AccessRule, Limits, LogSettings, StoreSettings
-from tests.access.authority import Authority
-from tests.access.daemon_case import EVERYTHING, LOOPBACK, DaemonCase
-from tests.cli.run import ctl
+from tests.rigs.access.authority import Authority
+from tests.rigs.access.daemon_case import EVERYTHING, LOOPBACK, DaemonCase
+from tests.rigs.cli.run import ctl
 
 reactor: Any = installed
 NAMES = [each.name for each in found_protocols()]
@@ -140,7 +140,7 @@ class UnmatchedTests(SynchronousTestCase):
     def unmatched(self, who: str, *endpoints: str) -> bool:
         """Whether a rule for these peers is one, with listeners at these endpoints."""
         protocol = next(iter(found_protocols()))
-        services = tuple(Service(protocol, each, None) for each in endpoints)
+        services = tuple(Endpoint(protocol, each, None) for each in endpoints)
         rule = AccessRule(who, ("read",))
         return bool(unmatched_rules(Config("data", LogSettings(), StoreSettings(), Limits(), services, access=(rule,))))
 

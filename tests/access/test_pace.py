@@ -9,8 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.access.pace import Bucket, Pace
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.settings import Limits
-from tests.access.rules import RuledCase, rule
-from tests.wire.test_faststream import multiple, one
+from tests.rigs.access.rules import RuledCase, rule
+from tests.rigs.wire.faststream import multiple, one
 
 
 class BucketTests(SynchronousTestCase):

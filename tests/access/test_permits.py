@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.access.permits import ADMIN, CREATE, READ, VISIBLE, WRITE, Access, Permits
 from streamd.access.who import Peer
 from streamd.settings import RIGHTS, AccessRule
-from tests.access.rules import rule
+from tests.rigs.access.rules import rule
 
 NEAR = Peer(address=ip_address("10.1.2.3"))
 NAMES = ("orders", "orders.new", "orders.", "invoices", "faststream/1", "")

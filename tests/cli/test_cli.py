@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd import __version__
 from streamd.cli.spark.start import in_short
-from tests.daemon import CHECKOUT
+from tests.rigs.daemon import CHECKOUT
 
 PIPELINE = str(CHECKOUT / "etc" / "pipelines" / "sessions.toml")
 

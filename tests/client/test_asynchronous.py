@@ -13,8 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.client.asynchronous import PravegaClient, SespClient
 from streamd.client.drivers.loop import LoopDriver
 from streamd.client.drivers.reactor import ReactorDriver
-from tests.client.peers import address
-from tests.daemon import CHECKOUT, Daemon
+from tests.rigs.client.peers import address
+from tests.rigs.daemon import CHECKOUT, Daemon
 
 # A client under asyncio, in a process that has nothing else.
 USE = """

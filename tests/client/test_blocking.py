@@ -21,10 +21,10 @@ from streamd.client import (
     SespClient,
     SmqClient,
 )
-from tests.access.authority import Authority, tlsfile
-from tests.client.peers import address
-from tests.daemon import CHECKOUT, Daemon
-from tests.protocols.sockets import write_certificate
+from tests.rigs.access.authority import Authority, tlsfile
+from tests.rigs.client.peers import address
+from tests.rigs.daemon import CHECKOUT, Daemon
+from tests.rigs.protocols.sockets import write_certificate
 
 # Everything that a client does, in a process that has nothing but the client.
 USE = """

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd import client
 from streamd.client import ClientError, Refused
-from tests.daemon import CHECKOUT
+from tests.rigs.daemon import CHECKOUT
 
 
 class ErrorTests(SynchronousTestCase):

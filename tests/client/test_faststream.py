@@ -9,7 +9,7 @@ from streamd.connections.factory import StreamFactory
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.settings import Limits
 from streamd.wire.faststream import PONG
-from tests.client.rig import TARGET, ClientCase, Endless
+from tests.rigs.client.rig import TARGET, ClientCase, Endless
 
 
 class FastStreamTests(ClientCase):

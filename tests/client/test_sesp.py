@@ -17,7 +17,7 @@ from streamd.connections.factory import StreamFactory
 from streamd.protocols.sesp import SespFactory
 from streamd.settings import Limits
 from streamd.wire.sesp import Create, List, Status
-from tests.client.rig import TARGET, WHOLE, ClientCase, Driven, Endless, bare
+from tests.rigs.client.rig import TARGET, WHOLE, ClientCase, Driven, Endless, bare
 
 
 def read_all(topic: Driven[Topic]) -> list[bytes]:

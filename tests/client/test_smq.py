@@ -9,7 +9,7 @@ from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED
-from tests.client.rig import ClientCase
+from tests.rigs.client.rig import ClientCase
 
 
 class SmqTests(ClientCase):

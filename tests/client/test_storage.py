@@ -18,9 +18,9 @@ from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire import tools as storage
 from streamd.wire.fields import to_bytes
 from streamd.wire.tools import LevelChange, Part, Run
-from tests.client.peers import begin_publication
-from tests.client.rig import ClientCase
-from tests.daemon import Daemon
+from tests.rigs.client.peers import begin_publication
+from tests.rigs.client.rig import ClientCase
+from tests.rigs.daemon import Daemon
 
 REPLY_BYTES_MAX = 64 << 20
 WRITER = b"w" * 16

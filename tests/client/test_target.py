@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.client.address import parse_address
 from streamd.client.target import Options, Target
-from tests.daemon import CHECKOUT
+from tests.rigs.daemon import CHECKOUT
 
 UNITS = {"": 1, " MiB": 1 << 20}
 

@@ -17,7 +17,7 @@ from streamd.client import ClientError
 from streamd.client.address import parse_address
 from streamd.client.target import Target
 from streamd.client.tls import client_context, context_for
-from tests.access.authority import Authority
+from tests.rigs.access.authority import Authority
 
 
 class ContextTests(SynchronousTestCase):

@@ -25,6 +25,11 @@ VALUES: st.SearchStrategy[Value] = st.one_of(
 
 
 class ValueTests(SynchronousTestCase):
+    def test_no_message(self) -> None:
+        """A dict or a set is no message: of the one the keys alone would be sent, of the other any order."""
+        for value in ({"a": 1}, {1, 2}, iter([1])):
+            self.assertRaises(TypeError, Message.of, value)
+
     @given(VALUES)
     @settings(deadline=None, max_examples=300, derandomize=True)
     def test_identity(self, value: Value) -> None:

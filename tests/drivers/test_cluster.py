@@ -8,12 +8,12 @@ from pathlib import Path
 
 from twisted.internet.defer import Deferred
 
-from tests.drivers.case import DriverCase
-from tests.drivers.cluster import shared_cluster
-from tests.drivers.job import SETTINGS, TOPIC
-from tests.drivers.speculating import ROWS
-from tests.spark.pipeline.test_pipeline import EXAMPLES
-from tests.spark.sink.written import written
+from tests.rigs.drivers.case import DriverCase
+from tests.rigs.drivers.cluster import shared_cluster
+from tests.rigs.drivers.job import SETTINGS, TOPIC
+from tests.rigs.drivers.speculating import ROWS
+from tests.rigs.spark.pipeline import EXAMPLES
+from tests.rigs.spark.sink.written import written
 
 COUNT = 20_000
 
@@ -28,7 +28,7 @@ class ClusterTests(DriverCase):
         for first in range(0, COUNT, COUNT // 4):
             self.publish(TOPIC, *messages[first : first + COUNT // 4])
         places = (str(self.directory), str(self.daemon.data_dir), self.server())
-        found = json.loads(self.said("tests.drivers.job", shared_cluster().url, *places))
+        found = json.loads(self.said("tests.rigs.drivers.job", shared_cluster().url, *places))
         wanted = [COUNT, sum(range(COUNT)), sum(map(len, messages))]
         for where in ("path", "server"):
             self.assertEqual(found[where], {"batch": wanted, "stream": wanted, "workers": 2})
@@ -63,7 +63,7 @@ class ClusterTests(DriverCase):
 
     def _twice(self) -> None:
         places = (self.server(), "t", str(self.directory))
-        self.said("tests.drivers.speculating", shared_cluster().url, *places)
+        self.said("tests.rigs.drivers.speculating", shared_cluster().url, *places)
         attempts = [each.name for each in self.directory.glob("attempt *")]
         self.assertEqual(sorted(attempts), ["attempt 0", "attempt 1"])
         self.assertEqual(sorted(map(int, written(self.server(), "t"))), list(range(ROWS)))

@@ -11,9 +11,9 @@ from subprocess import TimeoutExpired
 
 from twisted.internet.defer import Deferred
 
-from tests.drivers.case import DriverCase
-from tests.spark.archives.case import ArchiveCase, numbered
-from tests.spark.pipeline.test_pipeline import GOOD, PipelineCase
+from tests.rigs.drivers.case import DriverCase
+from tests.rigs.spark.archives.case import ArchiveCase, numbered
+from tests.rigs.spark.pipeline import GOOD, PipelineCase
 
 LOCAL = ("--master", "local[2]")
 
@@ -64,21 +64,19 @@ class ArchiveTests(ArchiveCase, DriverCase):
 
     def _killed(self) -> None:
         self.numbers("a", 0, 30_000)
-        for signs in ("_streamd/manifests/topic=a/*.json", "topic=a/*/*"):
+        for signs in ("a/*.parquet", "a/_delta_log/*.json"):
             self.start_and_kill(signs)
-            for rows in self.in_place().values():
-                self.assertEqual(len(set(rows)), len(rows))
+        self.assertEqual(self.archived("a"), numbered(0, self.end("a") or 0))
         ended = self.ended(*self.command(), "--json")
         # Spark and Java say nothing of themselves.
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         (done,) = json.loads(ended.stdout)
         self.assertEqual((done["topic"], done["first"], done["end"], done["lost"]), ("a", 0, 30_000, 0))
-        self.assertEqual(sorted(self.in_place()["a"]), numbered(0, 30_000))
-        self.assertEqual([path for path in Path(self.uri).rglob(".*") if path.is_file()], [])
+        self.assertEqual(self.archived("a"), numbered(0, 30_000))
         self.assertEqual(self.position("a"), 30_000)
 
     def command(self) -> list[str]:
-        files = ("--to", self.uri, "--server", self.server(), "--no-wait", "--file-bytes", "64k")
+        files = ("--to", self.uri, "--server", self.server(), "--file-bytes", "64k")
         return ["streamd.cli", "archive", "a", *files, *LOCAL]
 
     def start_and_kill(self, signs: str) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.daemon import Daemon
-from tests.drivers.case import environment
-from tests.drivers.cluster import free_port
-from tests.drivers.sink_driver import TOPIC
-from tests.spark.sink.failing import COMMIT, DAEMON, DRIVER, PLACES, Hooks
-from tests.spark.sink.written import written
+from tests.rigs.daemon import Daemon
+from tests.rigs.drivers.case import environment
+from tests.rigs.drivers.cluster import free_port
+from tests.rigs.drivers.sink_driver import TOPIC
+from tests.rigs.spark.sink.failing import COMMIT, DAEMON, DRIVER, PLACES, Hooks
+from tests.rigs.spark.sink.written import written
 
 ROWS = 20
 DEADLINE_SECONDS = 240
@@ -46,7 +46,7 @@ class KillTests(SynchronousTestCase):
         """A driver that leads a group of its own, so that nothing of it outlives a test that fails."""
         places = map(str, (self.directory / "checkpoint", self.hooks.directory))
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.drivers.sink_driver", str(self.source), self.server, *places],
+            [sys.executable, "-m", "tests.rigs.drivers.sink_driver", str(self.source), self.server, *places],
             cwd=self.directory,
             env=environment(),
             stdin=subprocess.DEVNULL,

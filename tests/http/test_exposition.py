@@ -15,7 +15,7 @@ from streamd.batch import Batch
 from streamd.metrics import CONNECTIONS_CUT_OFF, CONNECTIONS_REFUSED, CONNECTIONS_SLOWED, REQUESTS_REFUSED
 from streamd.settings import AccessRule, Limits, RetentionRule
 from streamd.store.retention import Retention
-from tests.http.case import SiteCase
+from tests.rigs.http.case import SiteCase
 
 SampleKey = tuple[str, frozenset[tuple[str, str]]]
 
@@ -163,6 +163,8 @@ class FiguresTests(MetricsCase):
         self.assertEqual(self.value("streamd_reader_groups"), 3)
         self.assertEqual(self.value("streamd_reader_group_lag_records"), 6 + 7)
         self.assertEqual(self.value("streamd_reader_group_lag_worst_records"), 7)
+        self.assertEqual(self.value("streamd_reader_group_behind_records", topic="a", group="g"), 6)
+        self.assertEqual(self.value("streamd_reader_group_behind_records", topic="b", group="h"), 7)
         store.drop_group(other, "h")
         store.delete(one)
         self.rig.advance(6)  # it is looked at again
@@ -213,7 +215,7 @@ class FiguresTests(MetricsCase):
 
 class FormTests(MetricsCase):
     def test_bounded(self) -> None:
-        """However many segments, groups, connections and names there are, the page has the same samples."""
+        """However many segments, connections and names there are, the page has the same samples; a hundred groups."""
         self.talk(b"#first", b"#first", b"@first", b">x", b"<", b"@nosuch", b"!nosuch")
         before = set(self.metrics())
         (first,) = self.create("many")
@@ -222,7 +224,9 @@ class FormTests(MetricsCase):
             self.rig.store.set_group(first, f"group-{number}", 0)
         self.rig.run()
         self.rig.advance(6)
-        self.assertEqual(set(self.metrics()), before)
+        by_group = {each for each in self.metrics() if each[0] == "streamd_reader_group_behind_records"}
+        self.assertEqual(len(by_group), 100)
+        self.assertEqual(set(self.metrics()) - by_group, before)
         self.assertEqual(self.value("streamd_reader_groups"), 300)
 
     def test_open_metrics(self) -> None:

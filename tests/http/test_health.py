@@ -13,9 +13,9 @@ from streamd.http.site import HttpSite
 from streamd.store import StoreReadOnly
 from streamd.store.commit import pipeline
 from streamd.store.packs.compaction import Compaction
-from tests.http.case import SiteCase
-from tests.store.inline import Compactor
-from tests.store.test_compactor import Reactor
+from tests.rigs.http.case import SiteCase
+from tests.rigs.store.inline import Compactor
+from tests.rigs.store.reactor import Reactor
 
 
 class HealthTests(SiteCase):

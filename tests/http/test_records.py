@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.http.records import HEX_BYTES_SHOWN, RECORDS_SHOWN, TEXT_BYTES_SHOWN, latest, show
-from tests.http.case import SiteCase
+from tests.rigs.http.case import SiteCase
 
 
 class ShowTests(SynchronousTestCase):

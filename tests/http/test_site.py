@@ -9,8 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.http.guard import host_name
 from streamd.http.site import SPARE_CONNECTIONS, HttpSettings
-from tests.daemon import CHECKOUT
-from tests.http.case import Answer, SiteCase, Visitor, parse, request
+from tests.rigs.daemon import CHECKOUT
+from tests.rigs.http.case import Answer, SiteCase, Visitor, parse, request
 
 SCRIPTS = ("/streamd.js", "/pages.js", "/elements.js", "/figures.js")
 PATHS = ("/", "/streamd.css", *SCRIPTS, "/icon.svg", "/events", "/metrics", "/healthz", "/readyz", "/no/such")

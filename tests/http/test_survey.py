@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streamd.access.permits import Permits
 from streamd.batch import Batch
 from streamd.http.survey import PAGE_ROWS, PAGES_MAX, Found, Query, Survey
-from tests.http.case import SiteCase
+from tests.rigs.http.case import SiteCase
 
 EVERYTHING = Permits(None)
 NAMES = st.lists(st.text("abAB-ß", min_size=1, max_size=6), unique=True, max_size=200)
@@ -120,15 +120,15 @@ class SurveyTests(SiteCase):
     def test_worst_groups(self) -> None:
         """Of many reader groups those furthest behind are named, and all are counted."""
         (segment,) = self.create("a")
-        self.rig.store.append(segment, Batch.of([b"x"] * 100))
+        self.rig.store.append(segment, Batch.of([b"x"] * 200))
         self.rig.run()
-        for number in range(40):
+        for number in range(140):
             self.rig.store.set_group(segment, f"g{number}", number)
         self.rig.run()
         groups = self.done(self.survey.groups())
-        self.assertEqual((groups.total, groups.lag_records_max), (40, 100))
-        self.assertEqual(groups.lag_records, sum(100 - number for number in range(40)))
-        self.assertEqual([lag.group for lag in groups.worst], [f"g{number}" for number in range(10)])
+        self.assertEqual((groups.total, groups.lag_records_max), (140, 200))
+        self.assertEqual(groups.lag_records, sum(200 - number for number in range(140)))
+        self.assertEqual([lag.group for lag in groups.worst], [f"g{number}" for number in range(100)])
 
     def test_after_restart(self) -> None:
         """Reader groups are known again when the store is opened again."""

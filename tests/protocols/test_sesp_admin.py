@@ -11,7 +11,7 @@ from streamd.interfaces import ConfigError
 from streamd.protocols import sesp
 from streamd.settings import RetentionRule
 from streamd.store.retention import Retention
-from tests.protocols.test_sesp import SespCase
+from tests.rigs.protocols.sesp_case import SespCase
 
 
 class AdminTests(SespCase):
@@ -71,7 +71,8 @@ class AdminTests(SespCase):
         segment = self.rig.store.find("a")
         self.rig.store.set_group(segment, "readers", 1)
         self.rig.run()
-        group = {"position": 1, "lag": 1, "ranges": 0, "outstanding": 0, "members": 0}
+        group: dict[str, object] = {"position": 1, "lag": 1, "ranges": 0, "outstanding": 0, "members": 0}
+        group |= {"waiting": 0, "redeliveries": 0, "dead_letters": 0, "rule": None}
         self.assertEqual(self.told("?a"), {**cut, "groups": {"readers": group}})
         self.talk("→?b", "-NoSuchTopicExists")
 

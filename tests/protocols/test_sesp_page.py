@@ -13,8 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.protocols import sesp as protocol
 from streamd.settings import Limits
 from streamd.wire import sesp as wire
-from tests.daemon import CHECKOUT
-from tests.protocols.rig import Rig
+from tests.rigs.daemon import CHECKOUT
+from tests.rigs.protocols.rig import Rig
 
 VOLATILE = ("created", "version", "uptime", "commits")
 

@@ -10,8 +10,8 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED
-from tests.protocols.smq_case import LARGE, SmqCase, frames, text, texts
-from tests.wire.test_smq import NUMBERS, STR, pull, push
+from tests.rigs.protocols.smq_case import LARGE, SmqCase, frames, text, texts
+from tests.rigs.wire.smq import NUMBERS, STR, pull, push
 
 
 class TranscriptTests(SmqCase):

@@ -14,8 +14,8 @@ from streamd.config import Overrides, load
 from streamd.interfaces import ConfigError
 from streamd.plugin import found_protocols
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED
-from tests.protocols.smq_case import LARGE, SmqCase, frames, text, texts
-from tests.wire.test_smq import NUMBERS, STR, pull, push
+from tests.rigs.protocols.smq_case import LARGE, SmqCase, frames, text, texts
+from tests.rigs.wire.smq import NUMBERS, STR, pull, push
 
 
 class DurabilityTests(SmqCase):

@@ -12,14 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.protocols import smq as protocol
 from streamd.settings import Limits
 from streamd.wire import smq as wire
-from tests.daemon import CHECKOUT, Daemon
-from tests.protocols.rig import Rig
-from tests.wire.test_smq import push
-
-
-def from_hex(block: str) -> bytes:
-    """The bytes of a block, without what stands behind a #."""
-    return bytes.fromhex("".join(line.partition("#")[0] for line in block.splitlines()))
+from tests.rigs.daemon import CHECKOUT, Daemon
+from tests.rigs.protocols.rig import Rig
+from tests.rigs.protocols.smq_case import from_hex
+from tests.rigs.wire.smq import push
 
 
 class PageTests(SynchronousTestCase):

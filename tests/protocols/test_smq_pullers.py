@@ -9,9 +9,9 @@ from twisted.internet.defer import Deferred
 
 from streamd.store import ReadFailed
 from streamd.wire.smq import EMPTY, PUSHED
-from tests.protocols.rig import BUFFER_BYTES, Peer
-from tests.protocols.smq_case import LARGE, SmqCase, frames, text, texts
-from tests.wire.test_smq import pull
+from tests.rigs.protocols.rig import BUFFER_BYTES, Peer
+from tests.rigs.protocols.smq_case import LARGE, SmqCase, frames, text, texts
+from tests.rigs.wire.smq import pull
 
 
 class PullerTests(SmqCase):

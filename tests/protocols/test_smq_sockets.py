@@ -21,9 +21,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.plugin import found_protocols
 from streamd.wire.smq import EMPTY, PUSHED
-from tests.daemon import DEADLINE_SECONDS, Daemon
-from tests.protocols.sockets import receive, receive_all, reset, wait_for_connections
-from tests.wire.test_smq import pull, push
+from tests.rigs.daemon import DEADLINE_SECONDS, Daemon
+from tests.rigs.protocols.sockets import receive, receive_all, reset, wait_for_connections
+from tests.rigs.wire.smq import pull, push
 
 CONFIG = """
 data_dir = "{directory}/data"

@@ -8,8 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.quic.library import QuicConnection, missing_seams
 from streamd.quic.stream import StreamTransport
-from tests.quic.case import HalfRecorder, Paused, QuicCase, Recorder, Recorders
-from tests.quic.test_stream import Push
+from tests.rigs.quic.case import HalfRecorder, Paused, Push, QuicCase, Recorder, Recorders
 
 
 def kept_bytes(stream: StreamTransport) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import DatagramProtocol
 
-from streamd.quic.certificate import FILE_NAME, local_certificate
 from streamd.quic.client import Trust
 from streamd.quic.endpoint import QuicServerEndpoint
 from streamd.quic.flow import BoundedConnection, configuration
 from streamd.quic.interfaces import QuicClosed
 from streamd.quic.settings import QuicSettings
-from tests.quic.case import Echo, HalfRecorder, QuicCase, Recorder, Recorders
+from streamd.tls.server_certificate import FILE_NAME, local_certificate
+from tests.rigs.quic.case import Echo, HalfRecorder, QuicCase, Recorder, Recorders
 
 
 class Stranger(DatagramProtocol):

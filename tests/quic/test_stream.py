@@ -11,37 +11,7 @@ from twisted.internet.task import deferLater
 from zope.interface.verify import verifyObject
 
 from streamd.quic.interfaces import IQuicConnection, IQuicStream, QuicClosed, StreamReset, StreamStopped, TooManyStreams
-from tests.quic.case import Echo, HalfRecorder, Paused, QuicCase, Recorder, Recorders
-
-
-class Push:
-    """A push producer that writes until it is paused."""
-
-    def __init__(self, transport: Any, total: int) -> None:
-        self.transport = transport
-        self.left = total
-        self.paused = False
-        self.stopped = False
-        self.pauses = 0
-
-    def run(self) -> None:
-        while self.left and not self.paused:
-            size = min(10_000, self.left)
-            self.left -= size
-            self.transport.write(bytes(size))
-        if not self.left and not self.stopped:
-            self.transport.unregisterProducer()
-
-    def pauseProducing(self) -> None:
-        self.paused = True
-        self.pauses += 1
-
-    def resumeProducing(self) -> None:
-        self.paused = False
-        self.run()
-
-    def stopProducing(self) -> None:
-        self.stopped = True
+from tests.rigs.quic.case import Echo, HalfRecorder, Paused, Push, QuicCase, Recorder, Recorders
 
 
 class Pull(Push):

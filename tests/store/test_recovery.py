@@ -12,10 +12,10 @@ from streamd.store import (
     StoreUnusable,
 )
 from streamd.store.journal.frame import FILE_HEADER, FRAME_HEADER
-from tests.store.case import StoreCase
-from tests.store.inline import DIRECTORY, JOURNAL, SMALL, open_inline, read_all, result_of
-from tests.store.model import contents
-from tests.store.simulated import SimulatedDisk
+from tests.rigs.store.case import StoreCase
+from tests.rigs.store.inline import DIRECTORY, JOURNAL, SMALL, open_inline, read_all, result_of
+from tests.rigs.store.model import contents
+from tests.rigs.store.simulated import SimulatedDisk
 
 
 class RecoveryCase(StoreCase):

@@ -8,8 +8,8 @@ from streamd.metrics import LoopCounts
 from streamd.settings import RetentionRule
 from streamd.store import NoSuchSegment, Segment
 from streamd.store.retention import Retention
-from tests.store.case import StoreCase
-from tests.store.inline import Compactor
+from tests.rigs.store.case import StoreCase
+from tests.rigs.store.inline import Compactor
 
 SECOND = 1_000_000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from struct import pack
 
@@ -10,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.batch import Batch
 from streamd.wire import WireError
-from streamd.wire import fujin_replies as replies
 from streamd.wire.client import fujin as client
 from streamd.wire.fujin import (
     Acknowledge,
@@ -28,41 +25,14 @@ from streamd.wire.fujin import (
     Rollback,
     Write,
 )
-from streamd.wire.fujin_replies import Code, Reply
-
-LIMIT = 1 << 20
-MANUAL = "manual"
-"""The reader whose messages have a meta."""
-
-
-def id_bytes(*ids: int) -> bytes:
-    return pack(f">{len(ids)}I", *ids)
+from streamd.wire.fujin_replies import Code
+from tests.rigs.wire.fujin import LIMIT, MANUAL, READER, WRITER, ack, id_bytes, nack, plain
 
 
 def codec() -> FujinCodec:
     return FujinCodec(LIMIT, lambda name: 8 if name == MANUAL else 0)
 
 
-def ack(id: int, number: int) -> bytes:
-    return client.acknowledge(id, pack(">Q", number))
-
-
-def nack(id: int, number: int) -> bytes:
-    return client.acknowledge(id, pack(">Q", number), back=True)
-
-
-WRITER = b"".join(
-    [
-        client.connect_writer(7),
-        client.write(1, "a", b"one") + client.write(2, "a", b"") + client.write(3, "b", b"three"),
-        client.writes(10, "a", [b"same"] * 6),
-        client.write(4, "\xe4" * 20, b"x" * 300),
-        client.begin(20),
-        client.commit(21),
-        client.rollback(22),
-        client.DISCONNECT,
-    ]
-)
 WRITER_EXPECTED: list[object] = [
     ConnectWriter(7),
     (1, "a", b"one"),
@@ -76,16 +46,6 @@ WRITER_EXPECTED: list[object] = [
     Disconnect(),
 ]
 
-READER = b"".join(
-    [
-        client.connect_reader(MANUAL, consumer=True),
-        client.fetch(2**32 - 1),
-        ack(1, 5) + ack(2, 2**64 - 1),
-        nack(3, 0),
-        b"".join(ack(id, id + 1000) for id in range(50)),
-        client.DISCONNECT,
-    ]
-)
 READER_EXPECTED: list[object] = [
     ConnectReader(MANUAL, Role.CONSUMER),
     Fetch(2**32 - 1),
@@ -95,54 +55,6 @@ READER_EXPECTED: list[object] = [
     *[("ack", id, id + 1000) for id in range(50)],
     Disconnect(),
 ]
-
-
-REPLIES = b"".join(
-    [
-        replies.reader_connected(False, 8),
-        replies.messages(Batch.of([b"one", b"", b"three"]), 5),
-        replies.answers(Reply.ACKNOWLEDGED, id_bytes(1, 2, 3)),
-        replies.answers(Reply.ACKNOWLEDGED, id_bytes(4), Code.NOT_DELIVERED, "never"),
-        replies.answers(Reply.GIVEN_BACK, id_bytes(5)),
-        replies.transaction(Reply.BEGUN, id_bytes(6)),
-        replies.transaction(Reply.COMMITTED, id_bytes(7)),
-        replies.transaction(Reply.ROLLED_BACK, id_bytes(8)),
-        replies.STOP,
-        replies.DISCONNECTED,
-    ]
-)
-REPLIES_EXPECTED: list[object] = [
-    client.Connected(False, 8, 0, ""),
-    (pack(">Q", 5), b"one"),
-    (pack(">Q", 6), b""),
-    (pack(">Q", 7), b"three"),
-    *[(Reply.ACKNOWLEDGED, id, 0, "") for id in (1, 2, 3)],
-    (Reply.ACKNOWLEDGED, 4, Code.NOT_DELIVERED, "never"),
-    (Reply.GIVEN_BACK, 5, 0, ""),
-    (Reply.BEGUN, 6, 0, ""),
-    (Reply.COMMITTED, 7, 0, ""),
-    (Reply.ROLLED_BACK, 8, 0, ""),
-    client.Told(Reply.STOP),
-    client.Told(Reply.DISCONNECTED),
-]
-
-
-def plain(requests: Iterable[object]) -> list[object]:
-    """Requests with runs taken apart: however they were cut or joined, this is the same."""
-    found: list[object] = []
-    for request in requests:
-        if isinstance(request, Write):
-            ids = replies.U32.iter_unpack(request.ids)
-            records = request.batch.records()
-            found += [(id, request.topic, bytes(record)) for (id,), record in zip(ids, records, strict=True)]
-        elif isinstance(request, Acknowledge):
-            word = "nack" if request.back else "ack"
-            unpacked = [id for (id,) in replies.U32.iter_unpack(request.ids)]
-            numbers: Sequence[int | None] = request.numbers or [None] * len(unpacked)
-            found += [(word, id, number) for id, number in zip(unpacked, numbers, strict=True)]
-        else:
-            found.append(request)
-    return found
 
 
 def received(*pieces: bytes) -> list[object]:
@@ -291,120 +203,3 @@ class BrokenTests(SynchronousTestCase):
                     found += plain(parser.receive(piece))
             outcomes.append((found, str(parser.error)))
         self.assertEqual(outcomes[0], outcomes[1])
-
-
-class ReplyTests(SynchronousTestCase):
-    def test_bytes(self) -> None:
-        """What the server sends, to the byte."""
-        self.assertEqual(replies.reader_connected(False, 0), bytes([1, 0, 0, 0]))
-        self.assertEqual(replies.reader_connected(True, 0), bytes([1, 1, 0, 0]))
-        self.assertEqual(replies.reader_connected(False, 8), bytes([1, 0, 8, 0]))
-        self.assertEqual(replies.reader_connected(False, 0, Code.NO_SUCH_TOPIC, "no"), b"\1\0\0\2\0\0\0\2no")
-        self.assertEqual(replies.answers(Reply.WRITTEN, id_bytes(0x010101)), bytes([2, 0, 1, 1, 1, 0]))
-        self.assertEqual(replies.answers(Reply.ACKNOWLEDGED, id_bytes(1)), bytes([4, 0, 0, 0, 1, 0]))
-        self.assertEqual(replies.answers(Reply.GIVEN_BACK, id_bytes(1)), bytes([5, 0, 0, 0, 1, 0]))
-        self.assertEqual(
-            replies.answers(Reply.WRITTEN, id_bytes(1, 2), 3, "no"),
-            b"\2\0\0\0\1\3\0\0\0\2no\2\0\0\0\2\3\0\0\0\2no",
-        )
-        self.assertEqual(replies.answers(Reply.WRITTEN, b""), b"")
-        for reply, byte in ((Reply.BEGUN, 6), (Reply.COMMITTED, 7), (Reply.ROLLED_BACK, 8)):
-            self.assertEqual(replies.transaction(reply, id_bytes(1)), bytes([byte, 0, 0, 0, 1]))
-        self.assertEqual(replies.messages(Batch.of([b"hello"]), None), bytes([3, 0, 0, 0, 5, 104, 101, 108, 108, 111]))
-        self.assertEqual(replies.messages(Batch.of([b"hello", b""]), None), b"\3\0\0\0\5hello\3\0\0\0\0")
-        self.assertEqual(
-            replies.messages(Batch.of([b"ab", b""]), 255), b"\3" + pack(">QI", 255, 2) + b"ab\3" + pack(">QI", 256, 0)
-        )
-        self.assertEqual((replies.DISCONNECTED, replies.PING, replies.STOP), (b"\x09", b"\x0c", b"\x0d"))
-
-    def test_messages(self) -> None:
-        """Messages of one size and of many, of none and of large ones, are told in the same way, with numbers too."""
-        for records in ([b""] * 9, [b"abc"] * 600, [bytes(2000)] * 5, [bytes(size) for size in range(300)]):
-            for payload in (b"".join(records), memoryview(b"".join(records))):
-                batch = Batch(Batch.of(records).lengths, payload)
-                told = b"".join([b"\3" + pack(">I", len(record)) + record for record in records])
-                self.assertEqual(replies.messages(batch, None), told)
-                for first in (0, 2**40 + 250):
-                    numbered = enumerate(records, first)
-                    told = b"".join([b"\3" + pack(">QI", number, len(one)) + one for number, one in numbered])
-                    self.assertEqual(replies.messages(batch, first), told)
-
-    def test_text(self) -> None:
-        """An error's text is cut at its limit, between characters, and can always be said."""
-        data = replies.answers(Reply.WRITTEN, id_bytes(1), Code.BAD_TOPIC, "\u20ac" * 1000 + "\udcff")
-        self.assertEqual(data[6:10], pack(">I", 1023))
-        self.assertEqual(data[10:].decode(), "\u20ac" * 341)
-        self.assertIn(b"udcff", replies.answers(Reply.WRITTEN, id_bytes(1), Code.BAD_TOPIC, "\udcff"))
-
-
-def told(events: Iterable[object]) -> list[object]:
-    """What a client is told, with runs taken apart."""
-    found: list[object] = []
-    for event in events:
-        if isinstance(event, client.Answers):
-            found += [(event.reply, id, event.code, event.text) for id in event.ids]
-        elif isinstance(event, client.Messages):
-            records = [bytes(each) for each in event.batch.records()]
-            metas: Sequence[bytes | None] = event.metas or [None] * len(records)
-            found += zip(metas, records, strict=True)
-        else:
-            found.append(event)
-    return found
-
-
-def events(*pieces: bytes) -> list[object]:
-    """What a client makes of this, runs taken apart."""
-    parser = client.FujinReplies(LIMIT)
-    found: list[object] = []
-    for piece in pieces:
-        if parser.error is None:
-            found += told(parser.receive(piece))
-    return [*found, str(parser.error)] if parser.error is not None else found
-
-
-class ClientTests(SynchronousTestCase):
-    def test_cut_anywhere(self) -> None:
-        """A client understands what the server says, wherever it is cut."""
-        whole = REPLIES
-        for cut in range(len(whole)):
-            self.assertEqual(events(whole[:cut], whole[cut:]), REPLIES_EXPECTED, cut)
-        self.assertEqual(events(*[whole[at : at + 1] for at in range(len(whole))]), REPLIES_EXPECTED)
-        self.assertEqual(client.number_of(pack(">Q", 5)), 5)
-
-    def test_runs(self) -> None:
-        """Messages in a row are one batch, like answers one."""
-        parser = client.FujinReplies(LIMIT)
-        (several,) = parser.receive(replies.messages(Batch.of([b"x"] * 9), None))
-        assert isinstance(several, client.Messages)
-        self.assertEqual((several.batch.count, several.metas), (9, []))
-        (answers,) = parser.receive(replies.answers(Reply.WRITTEN, id_bytes(*range(9))))
-        self.assertEqual(answers, client.Answers(Reply.WRITTEN, list(range(9))))
-
-    def test_alike(self) -> None:
-        """Runs of one size, with others before, between and behind them, are what they are one by one."""
-        records = [b"x", *[b"abc"] * 40, b"", b"ab", *[b"" for _ in range(9)], *[b"abcd"] * 5, b"y"]
-        for first in (None, 7):
-            whole = replies.reader_connected(first is None, 0 if first is None else 8)
-            whole += replies.messages(Batch.of(records), first)
-            for id in range(3):
-                whole += replies.answers(Reply.WRITTEN, id_bytes(*range(id, 2**32, 2**28)))
-                whole += replies.answers(Reply.WRITTEN, id_bytes(id), Code.READ_ONLY, "full")
-                whole += replies.answers(Reply.ACKNOWLEDGED, id_bytes(*range(5)))
-            expected = events(*[whole[at : at + 1] for at in range(len(whole))])
-            numbers = [None if first is None else pack(">Q", first + at) for at in range(len(records))]
-            self.assertEqual(expected[1 : len(records) + 1], list(zip(numbers, records, strict=True)))
-            self.assertEqual(len(expected), 1 + len(records) + 3 * (16 + 1 + 5))
-            for cut in range(0, len(whole), 7):
-                self.assertEqual(events(whole[:cut], whole[cut:]), expected, cut)
-
-    def test_broken(self) -> None:
-        """A reply that is none, and one that is too large: those before it count."""
-        for data in (b"\0", b"\x0a", b"\xff", b"\3" + pack(">I", LIMIT + 1), b"\2\0\0\0\1\1" + pack(">I", LIMIT + 1)):
-            found = events(replies.messages(Batch.of([b"x"]), None) + data)
-            self.assertEqual((found[0], len(found)), ((None, b"x"), 2))
-
-    @given(st.binary(max_size=120), st.integers(0, 120))
-    @settings(deadline=None, max_examples=300, derandomize=True)
-    def test_anything(self, data: bytes, cut: int) -> None:
-        """Whatever comes, nothing but a WireError, and the same wherever it is cut."""
-        self.assertEqual(events(data), events(data[:cut], data[cut:]))

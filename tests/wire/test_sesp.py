@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 
 from hypothesis import example, given, settings
@@ -14,12 +14,15 @@ from streamd.batch import Batch
 from streamd.wire import WireError, sesp
 from streamd.wire.sesp import (
     OFFSET_END,
+    AskSequence,
     Command,
     Create,
     Delete,
     Describe,
     List,
     Publish,
+    PublishLater,
+    PublishOnce,
     Read,
     Refused,
     Seal,
@@ -31,49 +34,11 @@ from streamd.wire.sesp import (
     error_line,
     message_lines,
 )
+from tests.rigs.wire.sesp import CONVERSATION, singles, unescaped
 
 LIMIT = 1 << 20
 
-# One of each command, runs of them, and lines that are no commands.
-CONVERSATION: Sequence[tuple[bytes, Command]] = (
-    (b"#topic", Create("topic")),
-    (b"@topic", Select("topic")),
-    (b">a", Publish(Batch.of([b"a"]))),
-    (b">", Publish(Batch.of([b""]))),
-    (b">>", Publish(Batch.of([b">"]))),
-    (">grüße 🌍\t".encode(), Publish(Batch.of(["grüße 🌍\t".encode()]))),
-    (b"<", Read(1)),
-    (b"<", Read(1)),
-    (b"<x", Refused("InvalidData")),
-    (b"<", Read(1)),
-    (b"$1001", Seek(1001)),
-    (b"$-1", Seek(-1)),
-    (b"", Refused("InvalidCommand")),
-    (b">not \xff text", Refused("InvalidData")),
-    (b">text again", Publish(Batch.of([b"text again"]))),
-    (b"?", List()),
-    (b"?topic", Describe("topic")),
-    (b"%7", Truncate(7)),
-    (b"&", Status()),
-    (b"=topic", Seal("topic")),
-    (b"!topic", Delete("topic")),
-    (b"hello", Refused("InvalidCommand")),
-    (b"\x00", Refused("InvalidCommand")),
-)
 COMMANDS = [command for _, command in CONVERSATION]
-
-
-def singles(commands: Iterable[Command]) -> list[Command]:
-    """The same commands with no two in one."""
-    found: list[Command] = []
-    for command in commands:
-        if isinstance(command, Publish):
-            found += [Publish(Batch.of([record])) for record in command.batch.records()]
-        elif isinstance(command, Read):
-            found += [Read(1)] * command.count
-        else:
-            found.append(command)
-    return found
 
 
 def decode(*pieces: bytes, limit: int = LIMIT) -> tuple[list[Command], bool, int]:
@@ -323,11 +288,22 @@ class NameTests(SynchronousTestCase):
 
     def test_actions(self) -> None:
         """Each byte that is no action is refused, alone and with something behind it."""
-        known = b"#!@$<>?=%&"
+        known = b"#!@$<>?=%&^~"
         for byte in range(256):
             if byte != ord("\n") and byte not in known:
                 for rest in (b"", b"x", b"\xff"):
                     self.assertEqual(one(bytes([byte]) + rest), Refused("InvalidCommand"), byte)
+
+    def test_once_and_later(self) -> None:
+        """A writer, a number and a message, or the writer alone; a time and a message. Else it is no such command."""
+        self.assertEqual(one(b"^me 7 a b"), PublishOnce("me", 7, Batch.of([b"a b"])))
+        self.assertEqual(one(b"^me 0 "), PublishOnce("me", 0, Batch.of([b""])))
+        self.assertEqual(one(b"^me"), AskSequence("me"))
+        self.assertEqual(one(b"~12 x"), PublishLater(12, Batch.of([b"x"]), is_relative=False))
+        self.assertEqual(one(b"~+12 x"), PublishLater(12, Batch.of([b"x"]), is_relative=True))
+        for wrong in (b"^", b"^ 1 x", b"^me x y", b"^me 1", b"^me -1 x", b"^" + b"x" * 65, b"^me 1 \xff", b"~", b"~1",
+                      b"~x y", b"~-1 x", b"~" + b"9" * 16 + b" x", b"~1 \xff"):  # fmt: skip
+            self.assertEqual(one(wrong), Refused("InvalidData"), wrong)
 
     def test_nothing_behind(self) -> None:
         """Where nothing may follow, something is refused."""
@@ -411,23 +387,6 @@ class TooLongTests(SynchronousTestCase):
         found, too_long, _ = decode(b">x\n" * 300_000, limit=self.limit)
         self.assertEqual((len(found), too_long), (300_000, False))
         self.assertLess(time.process_time() - begin, 10)
-
-
-def unescaped(line: bytes) -> bytes:
-    """What a client makes of an escaped line: this is on the page for users, and here it is in Python."""
-    found = bytearray()
-    at = 0
-    while at < len(line):
-        if line[at : at + 1] != b"\\":
-            found += line[at : at + 1]
-            at += 1
-        elif line[at + 1 : at + 2] == b"x":
-            found.append(int(line[at + 2 : at + 4], 16))
-            at += 4
-        else:
-            found += {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}[line[at + 1 : at + 2]]
-            at += 2
-    return bytes(found)
 
 
 class ReplyTests(SynchronousTestCase):

@@ -20,17 +20,16 @@ _TWISTD: Final = "import sys; sys.argv[0] = 'twistd'; from twisted.scripts.twist
 
 
 @contextmanager
-def own_daemon(directory: str) -> Iterator[tuple[str, str]]:
-    """The addresses of its Pravega and SESP services. Its store is below `directory`."""
+def own_daemon(directory: str) -> Iterator[str]:
+    """The address of a daemon whose store is below `directory`."""
     from streamd.plugin import found_protocols
 
     # The sockets are elsewhere: their paths must be short.
     with TemporaryDirectory(prefix="streamctl-") as sockets, _store(directory) as data:
-        services = {name: os.path.join(sockets, name) for name in ("pravega", "sesp")}
+        path = os.path.join(sockets, "pravega")
         options = ["--data-dir", data]
         for protocol in found_protocols():
-            path = services.get(protocol.name)
-            options += [f"--{protocol.name}", "off" if path is None else f"unix:{path}"]
+            options += [f"--{protocol.name}", f"unix:{path}" if protocol.name == "pravega" else "off"]
         with subprocess.Popen(
             [sys.executable, "-c", _TWISTD, "-n", "--pidfile=", "streamd", *options],
             stdin=subprocess.DEVNULL,
@@ -44,7 +43,7 @@ def own_daemon(directory: str) -> Iterator[tuple[str, str]]:
         ) as process:
             try:
                 _wait(process)
-                yield f"unix:{services['pravega']}", f"unix:{services['sesp']}"
+                yield f"unix:{path}"
             finally:
                 _stop(process)
 

@@ -1,4 +1,4 @@
-"""Latencies as people look at them: percentiles, and how many there were of each length."""
+"""Latencies for people: percentiles, and a histogram."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
 def percentiles(latencies: Sequence[float]) -> dict[str, float]:
-    """The shortest, those below which so many of a hundred lie, and the longest, in seconds."""
+    """The minimum, some percentiles, and the maximum, in seconds."""
     if not latencies:
         return {}
     ordered = sorted(latencies)
-    found = {"min": ordered[0]}
+    figures = {"min": ordered[0]}
     for name, percent in PERCENTILES.items():
         # The smallest one that so many are not above: one that was really measured.
-        found[name] = ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]
-    return {**found, "max": ordered[-1]}
+        figures[name] = ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]
+    return {**figures, "max": ordered[-1]}
 
 
 def plot(latencies: Sequence[float]) -> list[str]:
-    """A bar for each range of lengths; two ranges for each doubling, and bars as long as there were many."""
+    """The lines of a histogram: two ranges for each doubling."""
     if not latencies:
         return []
-    counts = Counter(math.floor(math.log2(max(each, 1e-9)) * _PER_DOUBLING) for each in latencies)
+    counts = Counter(math.floor(math.log2(max(latency, 1e-9)) * _PER_DOUBLING) for latency in latencies)
     most = max(counts.values())
     lines = []
     for step in range(min(counts), max(counts) + 1):
@@ -40,6 +40,6 @@ def plot(latencies: Sequence[float]) -> list[str]:
 
 
 def _bar(share: float) -> str:
-    """A bar in eighths of a character; anything at all shows."""
+    """A bar in eighths of a character; a count above 0 is always visible."""
     eighths = max(round(share * _WIDTH * 8), 1 if share else 0)
     return _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")

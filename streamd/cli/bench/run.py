@@ -16,7 +16,7 @@ from uuid import uuid4
 from streamd.cli.bench.daemon import own_daemon
 from streamd.cli.bench.plot import percentiles, plot
 from streamd.cli.command import print_json, size
-from streamd.cli.connect import add_server_options, pravega, sesp, storage
+from streamd.cli.connect import add_server_options, pravega, storage
 from streamd.cli.show import Advance, amount, counted, progress, say
 from streamd.cli.values import seconds
 
@@ -26,14 +26,14 @@ _AT_ONCE_BYTES: Final = 64 << 10
 
 
 class Flow(NamedTuple):
-    """How much went through."""
+    """How many records and bytes were processed, in which time."""
 
     records: int
     bytes: int
     seconds: float
 
-    def told(self) -> dict[str, Any]:
-        """As JSON has it."""
+    def as_json(self) -> dict[str, Any]:
+        """The figures as a JSON object."""
         rate = self.records / self.seconds
         return {
             "records": self.records,
@@ -48,27 +48,29 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "bench",
         help="measure what this machine, or a daemon, can do",
-        description="Publish as fast as it goes, one record at a time, and read it all back. Without --server, on a "
-        "daemon of its own.",
+        description="Publish at full speed, then one message at a time, and read everything back. Without --server, on "
+        "a temporary daemon.",
     )
     parser.add_argument(
         "--seconds",
         type=seconds,
         default=_SECONDS,
         metavar="N",
-        help="for each of the two writes (default: %(default)g)",
+        help="duration of each of the two writing phases (default: %(default)g)",
     )
     parser.add_argument(
-        "--size", type=size, default=_RECORD_BYTES, metavar="BYTES", help="of a record (default: %(default)s)"
+        "--size", type=size, default=_RECORD_BYTES, metavar="BYTES", help="size of a message (default: %(default)s)"
     )
-    parser.add_argument("--dir", metavar="DIR", help="where its store is made (default: the working directory)")
+    parser.add_argument(
+        "--dir", metavar="DIR", help="where the temporary store is created (default: the working directory)"
+    )
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
-    add_server_options(parser, server_help="measure this daemon, by its Pravega service, not one of its own")
+    add_server_options(parser, server_help="measure this daemon, by its Pravega service, instead of a temporary one")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, and show it."""
+    """Measure, and print the result."""
     with _target(options) as topic:
         wanted = not options.json
         with progress("publish", round(options.seconds), shown=_seconds, rate=False, wanted=wanted) as advance:
@@ -78,13 +80,13 @@ def run(options: argparse.Namespace) -> int:
         with progress("read", published.bytes, wanted=wanted) as advance:
             read = _read(options, topic, advance)
     if options.json:
-        told = {name: round(value * 1e6, 1) for name, value in percentiles(latencies).items()}
+        figures = {name: round(value * 1e6, 1) for name, value in percentiles(latencies).items()}
         print_json(
             {
                 "record_bytes": options.size,
-                "publish": published.told(),
-                "read": read.told(),
-                "latency_us": {"count": len(latencies), **told},
+                "publish": published.as_json(),
+                "read": read.as_json(),
+                "latency_us": {"count": len(latencies), **figures},
             }
         )
         return 0
@@ -98,13 +100,13 @@ def _seconds(count: float) -> str:
 
 @contextmanager
 def _target(options: argparse.Namespace) -> Iterator[str]:
-    """A topic for it, of the daemon that is asked for, or of one of our own."""
+    """A new topic, on the given daemon or on a temporary one."""
     topic = f"streamctl-bench-{uuid4().hex[:12]}"
     if options.server is None:
-        say("starting a daemon of its own; --server ADDRESS measures another one")
+        say("starting a temporary daemon; --server ADDRESS measures another one")
         # Its topic goes with it.
-        with own_daemon(options.dir or ".") as (server, sesp_server):
-            options.server, options.sesp = server, sesp_server
+        with own_daemon(options.dir or ".") as server:
+            options.server = server
             _create(options, topic)
             yield topic
         return
@@ -112,8 +114,8 @@ def _target(options: argparse.Namespace) -> Iterator[str]:
     try:
         yield topic
     finally:
-        with sesp(options) as admin:
-            admin.delete(topic)
+        with storage(options) as admin:
+            admin.delete(admin.segment(topic).id)
 
 
 def _create(options: argparse.Namespace, topic: str) -> None:
@@ -122,25 +124,25 @@ def _create(options: argparse.Namespace, topic: str) -> None:
 
 
 class _Clock:
-    """Runs for so many seconds, and tells of each whole one."""
+    """Runs for so many seconds, and advances a progress bar at each whole one."""
 
     def __init__(self, seconds: float, advance: Advance) -> None:
         self.begin = time.monotonic()
         self._seconds = seconds
         self._advance = advance
-        self._told = 0
+        self._seconds_shown = 0
 
     def is_over(self) -> bool:
-        """Whether it is time to end."""
+        """Whether the time is over."""
         passed = time.monotonic() - self.begin
-        if passed >= self._told + 1:
-            self._advance(int(passed) - self._told)
-            self._told = int(passed)
+        if passed >= self._seconds_shown + 1:
+            self._advance(int(passed) - self._seconds_shown)
+            self._seconds_shown = int(passed)
         return passed >= self._seconds
 
 
 def _publish(options: argparse.Namespace, topic: str, advance: Advance) -> Flow:
-    """As fast as it goes, on one connection; the clock stops when all of it is on disk."""
+    """Publish on one connection as fast as possible; the time ends when everything is on disk."""
     some = [b"x" * options.size] * max(_AT_ONCE_BYTES // (options.size + 8), 1)
     records = 0
     with pravega(options) as client, client.writer(topic) as writer:
@@ -153,8 +155,8 @@ def _publish(options: argparse.Namespace, topic: str, advance: Advance) -> Flow:
 
 
 def _one_at_a_time(options: argparse.Namespace, topic: str, advance: Advance) -> list[float]:
-    """Each record waits until the one before it is on disk: seconds from sending to the acknowledgement."""
-    found = []
+    """Publish records one by one, each after the one before is on disk; returns the latencies in seconds."""
+    latencies = []
     record = [b"x" * options.size]
     with pravega(options) as client, client.writer(topic) as writer:
         clock = _Clock(options.seconds, advance)
@@ -162,30 +164,30 @@ def _one_at_a_time(options: argparse.Namespace, topic: str, advance: Advance) ->
             begin = time.perf_counter()
             writer.write(record)
             writer.flush()
-            found.append(time.perf_counter() - begin)
-    return found
+            latencies.append(time.perf_counter() - begin)
+    return latencies
 
 
 def _read(options: argparse.Namespace, topic: str, advance: Advance) -> Flow:
-    """All of it, from the first to the last."""
+    """Read all records from the first to the last."""
     records = read = 0
     with storage(options) as client:
         info = client.segment(topic)
         begin = time.monotonic()
-        for each in client.read(info.id, info.first_number, info.number):
-            records += each.batch.count
-            read += each.batch.size
-            advance(each.batch.size)
+        for run in client.read(info.id, info.first_number, info.number):
+            records += run.batch.count
+            read += run.batch.size
+            advance(run.batch.size)
         return Flow(records, read, max(time.monotonic() - begin, 1e-9))
 
 
 def _show(options: argparse.Namespace, published: Flow, read: Flow, latencies: list[float]) -> None:
     for name, flow in (("publish", published), ("read", read)):
         rate = flow.records / flow.seconds
-        print(f"{name + ':':9} {rate:>12,.0f} records/s  {amount(flow.bytes / flow.seconds):>10}/s", end="")
+        print(f"{name + ':':9} {rate:>12,.0f} messages/s  {amount(flow.bytes / flow.seconds):>10}/s", end="")
         print(f"  ({flow.records:,} in {flow.seconds:.1f} s)")
     print(f"of {counted(options.size, 'byte')} each, on one connection, acknowledged when on disk")
-    print(f"latency:  {len(latencies):>12,} records one at a time, each on disk before the next")
+    print(f"latency:  {len(latencies):>12,} messages one at a time, each on disk before the next")
     for name, latency in percentiles(latencies).items():
         print(f"  {name:7} {latency * 1000:>10.3f} ms")
     print()

@@ -1,4 +1,4 @@
-"""``streamctl export``: the records of topics as JSON lines or as Parquet."""
+"""``streamctl export``: the messages of topics as JSON lines or as Parquet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from streamd.cli.command import SPARK, UNAVAILABLE, USAGE, CommandError, print_json
+from streamd.cli.command import PARQUET, UNAVAILABLE, USAGE, CommandError, print_json
 from streamd.cli.messages.records import json_lines
 from streamd.cli.messages.source import add_source_options, source
 from streamd.cli.places import END, FIRST, PLACE_HELP, place
@@ -23,11 +23,11 @@ def add(commands: Any) -> None:
     """Put the command on the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "export",
-        help="write the records of topics to a file",
-        description="Write the records of topics as JSON lines or as Parquet, up to those that are there now.",
+        help="write the messages of topics to a file",
+        description="Write the messages of topics as JSON lines or as Parquet, up to those that are there now.",
     )
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
-    parser.add_argument("--format", choices=("jsonl", "parquet"), default="jsonl", help="(default: %(default)s)")
+    parser.add_argument("--format", choices=("jsonl", "parquet"), help="(default: by the name of the file, or jsonl)")
     parser.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output, JSON lines only)")
     parser.add_argument("--from", dest="first", type=place, default=FIRST, metavar="PLACE", help=PLACE_HELP)
     parser.add_argument("--to", dest="end", type=place, default=END, metavar="PLACE", help="the first that is left out")
@@ -38,6 +38,8 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write all topics, one after the other."""
+    if options.format is None:
+        options.format = "parquet" if str(options.output).endswith(".parquet") else "jsonl"
     if options.output is None and (options.format == "parquet" or options.json):
         raise CommandError(f"{'--json' if options.json else 'Parquet'} needs a file: give --output FILE", USAGE)
     with source(options) as found:
@@ -55,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json([{"topic": each.name, "first_offset": first, "next_offset": end} for each, first, end in ranges])
     elif options.output is not None:
-        print(f"{options.output}: {counted(total, 'record')}")
+        print(f"{options.output}: {counted(total, 'message')}")
     return 0
 
 
@@ -100,7 +102,7 @@ def _write_parquet(file: BinaryIO, found: Source, ranges: list[tuple[Info, int, 
         from streamd.spark.read.columns import ARROW, batches
     except ImportError as error:
         raise CommandError(
-            f"Parquet is written with pyarrow, and {error.name} is not installed: {SPARK}",
+            f"Parquet is written with pyarrow, and {error.name} is not installed: {PARQUET}",
             UNAVAILABLE,
         )
     schema = pa.schema(list(ARROW.items()))

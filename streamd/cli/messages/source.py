@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from streamd.cli.command import CommandError, explained
+from streamd.cli.command import UNAVAILABLE, CommandError, explained
 from streamd.cli.connect import about, add_server_options, storage
+from streamd.cli.show import say
 
 if TYPE_CHECKING:
     from streamd.client.blocking import StorageClient
@@ -18,6 +20,12 @@ if TYPE_CHECKING:
 
     Info = outside.SegmentInfo | wire.SegmentInfo
     Run = read.Run | wire.Run
+
+
+T = TypeVar("T")
+
+_DELAY_SECONDS_FIRST: Final = 0.1
+_DELAY_SECONDS_MAX: Final = 2.0
 
 
 class Source(Protocol):
@@ -72,7 +80,7 @@ def readable(target: str | None = None) -> Iterator[None]:
         raise CommandError(f"{error}: there is no such topic: 'streamctl topics' with the same --path lists them")
     except RecordsTruncated as error:
         raise CommandError(
-            f"these records are gone; the first that is there is {error.first_number}: give --from 'first'"
+            f"these messages are gone; the first that is there is {error.first_number}: give --from 'first'"
         )
     except NotAStore as error:
         if isinstance(error.__cause__, PermissionError):
@@ -106,3 +114,25 @@ class _Daemon:
 
     def refresh(self) -> None:
         """Nothing is kept here."""
+
+
+def reconnecting(options: argparse.Namespace, use: Callable[[Source], Iterator[T]]) -> Iterator[T]:
+    """Yield what `use` yields of a source, and again of a new connection where the daemon is restarted meanwhile.
+
+    The first connection has to work: an address where nothing is would be waited for in vain.
+    """
+    delay, met = _DELAY_SECONDS_FIRST, False
+    while True:
+        try:
+            with source(options) as found:
+                for each in use(found):
+                    delay, met = _DELAY_SECONDS_FIRST, True
+                    yield each
+                return
+        except CommandError as error:
+            if not met or error.status != UNAVAILABLE:
+                raise
+            if delay == _DELAY_SECONDS_FIRST:
+                say("the connection is lost, and made again when the daemon is there; Ctrl-C ends")
+        time.sleep(delay)
+        delay = min(2 * delay, _DELAY_SECONDS_MAX)

@@ -80,7 +80,7 @@ def _tell(progress: Progress, as_json: bool) -> None:
         sys.stdout.flush()
     else:
         rate = f"{progress.rows_per_second:.0f} rows/s"
-        _say(f"{progress.sink}: {progress.rows} rows, {rate}, lag {progress.lag}")
+        _say(f"{progress.sink}: {progress.rows} rows read, {progress.written} written, {rate}, lag {progress.lag}")
 
 
 def check(options: argparse.Namespace) -> int:

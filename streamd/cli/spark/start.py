@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -22,6 +23,11 @@ _QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "f
 # How a traceback of Python's ends, and what looks like it and is Java's.
 _RAISED: Final = re.compile(r"(\w+\.)*\w*(Error|Exception|Lost|Refused|Failed|Truncated|Segment): ")
 _JAVA: Final = ("org.", "java.", "scala.", "py4j.")
+
+
+# Spark says so of every version that is newer than itself; what is used here of pandas is tested.
+_WARNING: Final = "PySpark does not yet fully support pandas"
+warnings.filterwarnings("ignore", _WARNING, FutureWarning)
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
@@ -56,13 +62,14 @@ def spark_session(name: str, options: argparse.Namespace, stop: Event | None = N
     from pyspark.errors import PySparkException
 
     from streamd.client.errors import ClientError
-    from streamd.spark.archives.files import ArchiveError
+    from streamd.spark.archives.location import ArchiveError
     from streamd.spark.java import NoJava, quiet_java_home
     from streamd.spark.options import OptionError
     from streamd.spark.read.places import DataLost
     from streamd.spark.start import session
     from streamd.store.errors import StoreError
 
+    os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_WARNING}:FutureWarning")
     try:
         os.environ["JAVA_HOME"] = quiet_java_home()
         spark = session(name, options.master, {**_quiet(), **dict(options.conf)})

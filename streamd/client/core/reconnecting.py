@@ -13,8 +13,39 @@ from streamd.client.target import Target
 
 T = TypeVar("T")
 
+RECONNECT_SECONDS_MAX: Final = 60.0
+"""How long a daemon may be away, where the caller says nothing else."""
+
 _DELAY_SECONDS_FIRST: Final = 0.05
 _DELAY_SECONDS_MAX: Final = 2.0
+
+
+class Backoff:
+    """When to connect again after a lost connection: soon, then later and later, and not at all after too long.
+
+    :param seconds_max: how long to try while there is no progress.
+    """
+
+    def __init__(self, seconds_max: float) -> None:
+        self._seconds_max = seconds_max
+        self._since = self._delay = 0.0
+        self._reached: int | None = None
+
+    def delay(self, error: ClientError, now: float, reached: int = 0) -> float:
+        """How many seconds to wait before the next attempt; raises `error` where there is to be none.
+
+        :param now: the time of a monotonic clock.
+        :param reached: a number that changes whenever there is progress.
+        """
+        # A peer that speaks something else won't speak this protocol later.
+        if not isinstance(error, ConnectionLost) or isinstance(error, ProtocolBroken):
+            raise error
+        if reached != self._reached:
+            self._since, self._delay, self._reached = now, _DELAY_SECONDS_FIRST, reached
+        if now - self._since > self._seconds_max:
+            raise error
+        delay, self._delay = self._delay, min(2 * self._delay, _DELAY_SECONDS_MAX)
+        return delay * random.uniform(0.5, 1.0)
 
 
 class Reconnecting(Generic[S]):
@@ -45,7 +76,7 @@ class Reconnecting(Generic[S]):
 
     async def carry_out(self, operation: Callable[[S], Steps[T]]) -> T:
         """Carry an operation out, again on a new connection where one is lost. ConnectionLost when that is given up."""
-        since, delay, reached = 0.0, 0.0, -1
+        backoff = Backoff(self._seconds_max)
         while True:
             if self.is_closed:
                 raise closed()
@@ -57,17 +88,15 @@ class Reconnecting(Generic[S]):
                 return await connection.carry_out(operation(connection.session))
             except ClientError as error:
                 await self._hang_up(connection)
-                # A peer that speaks something else won't speak this protocol later.
-                if not isinstance(error, ConnectionLost) or isinstance(error, ProtocolBroken):
-                    raise
-                now = self._driver.seconds()
-                if reached != self._progress():
-                    since, delay, reached = now, _DELAY_SECONDS_FIRST, self._progress()
-                if now - since > self._seconds_max:
-                    raise
+                delay = backoff.delay(error, self._driver.seconds(), self._progress())
             # An answer that nobody gives: the time passes.
-            await self._driver.until(Answer(connection.wait), delay * random.uniform(0.5, 1.0))
-            delay = min(2 * delay, _DELAY_SECONDS_MAX)
+            await self._driver.until(Answer(connection.wait), delay)
+
+    async def carry_out_once(self, operation: Callable[[S], Steps[T]]) -> T | None:
+        """Carry an operation out on the connection that there is; where there is none, do nothing."""
+        if self._connection is None:
+            return None
+        return await self._connection.carry_out(operation(self._connection.session))
 
     async def close(self) -> None:
         """Hang up for good."""

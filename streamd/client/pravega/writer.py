@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from streamd.client.core.commands import Commands, command
 from streamd.client.core.connection import MakeDriver
-from streamd.client.core.reconnecting import Reconnecting
+from streamd.client.core.reconnecting import RECONNECT_SECONDS_MAX, Reconnecting
 from streamd.client.core.session import chunks
 from streamd.client.pravega.backlog import Backlog
 from streamd.client.pravega.session import PravegaSession, refused
@@ -29,7 +29,6 @@ from streamd.wire.client.pravega import (
 from streamd.wire.pravega import SetupAppend
 
 UNACKNOWLEDGED_BYTES_MAX: Final = 8 << 20
-RECONNECT_SECONDS_MAX: Final = 60.0
 
 
 class WriterOptions(TypedDict, total=False):

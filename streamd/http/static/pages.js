@@ -177,9 +177,10 @@ function showReaders(segment) {
   put("segment-groups-title", more ? `The last ${segment.groups.length} of ${segment.groups_total} reader groups`
     : "Reader groups");
   const body = $("segment-groups");
-  const begin = (each) => tableRow(body, each.group, ["number", "number"]);
+  const begin = (each) => tableRow(body, each.group, ["number", "number", "number", "number", "number", "number"]);
   fill(body, segment.groups, (each) => each.group, begin, (row, each) => {
-    cells(row, [exactly(each.position), count(each.lag)]);
+    cells(row, [exactly(each.position), count(each.lag), count(each.members), count(each.outstanding),
+      count(each.waiting), count(each.dead_letters)]);
   });
 }
 

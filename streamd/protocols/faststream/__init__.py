@@ -1,1 +1,1 @@
-"""FastStreamDB: `protocol` is one connection, `contents` what all of them are reading and taking."""
+"""FastStreamDB: `protocol` is one connection, `contents` knows what all connections are reading and taking."""

@@ -1,8 +1,8 @@
-"""Who reads and who takes the contents of which stream, so that nobody gets in another's way.
+"""The reads and takes of streams' contents that are under way, and how they exclude each other.
 
-Takes of one stream wait for each other, in the order of asking: what one gives away the next one must not. Reads wait
-for nobody, and nobody waits for them: what is taken while it is still being read is gone for everybody else at once,
-which is durable as the position of a reader group, and is dropped when those who read it are done.
+Takes of one stream wait for each other, in the order of their requests: no two may give away the same contents. Reads
+wait for nothing, and nothing waits for them: contents that are taken while they are being read are gone for everybody
+else at once. That is durable as the position of a reader group, and they are dropped when the last read has ended.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from streamd.connections.load import Receiver
 from streamd.store import Segment, Store, StoreError
 
 GROUP: Final = "faststream"
-"""The reader group whose position says what was taken of a stream and could not be dropped yet."""
+"""The reader group whose position says what was taken from a stream and is not dropped yet."""
 
 
 class Turn:
-    """One take: asked for, then under way, then over."""
+    """One take: waiting, then under way, then over."""
 
     def __init__(self, contents: Contents, segment: Segment, holder: Receiver) -> None:
         self._contents = contents
@@ -31,11 +31,11 @@ class Turn:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for the end of this take."""
+        """Whether another take waits for the end of this one."""
         return self._contents.line(self.segment)[:1] == [self] != self._contents.line(self.segment)
 
     def end(self) -> None:
-        """Let the next one take, also where this one has not begun. A second time does nothing."""
+        """End this take, or give it up, and let the next one begin. A second call does nothing."""
         self._contents.end_take(self)
 
 
@@ -50,21 +50,21 @@ class Reading:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether what is being read has been taken, and is kept for this read alone."""
+        """Whether the records have been taken, and are kept for this read alone."""
         return self.first < self._contents.first(self.segment)
 
     def end(self) -> None:
-        """All of it was read, or it is no longer wanted. A second time does nothing."""
+        """End the read: all of it was read, or it is no longer wanted. A second call does nothing."""
         self._contents.end_read(self)
 
 
 class _Taken(NamedTuple):
-    """What was taken and is not dropped yet: all below this record, which begins at that offset."""
+    """What was taken and is not dropped yet: all records below `number`, which begins at `offset`."""
 
     number: int
     offset: int
     is_marked: bool
-    """Whether the reader group says so."""
+    """Whether the position of the reader group says so."""
 
 
 class Contents:
@@ -77,7 +77,7 @@ class Contents:
         self._taken: dict[Segment, _Taken] = {}
 
     def first(self, segment: Segment) -> int:
-        """The first record that nobody has taken."""
+        """The first record that was not taken."""
         taken = self._taken.get(segment)
         group = (segment.groups or {}).get(GROUP)
         return max(segment.claimed_first_number, taken.number if taken is not None else group.position if group else 0)
@@ -89,7 +89,7 @@ class Contents:
     # -- takes ---------------------------------------------------------------------------------------------------------
 
     def begin_take(self, segment: Segment, holder: Receiver) -> Turn:
-        """Take a stream's contents alone. Wait for the turn's `begins`, and call its `end` in any case."""
+        """Begin to take a stream's contents, alone. Wait for the turn's `begins`, and call its `end` in any case."""
         line = self._takes.setdefault(segment, [])
         turn = Turn(self, segment, holder)
         if line:
@@ -99,7 +99,7 @@ class Contents:
         return turn
 
     def end_take(self, turn: Turn) -> None:
-        """A turn is over, or no longer wanted."""
+        """Note that a turn is over, or given up."""
         line = self.line(turn.segment)
         if turn not in line:
             return
@@ -114,10 +114,10 @@ class Contents:
             begins.callback(None)
 
     def remove(self, segment: Segment, number: int, offset: int) -> None:
-        """All below this record, which begins at `offset`, was taken. It is gone for whoever asks from now on.
+        """Remove all records below `number`, which begins at `offset`: they were taken.
 
-        Nobody waits for the disk: the removal is journaled in order with everything else, and so durable as soon as
-        any later change is.
+        They are gone for every later request. Nobody waits for the disk: the removal is journaled in order with
+        everything else, and so durable as soon as any later change is.
         """
         late = [reading for reading in self._reads.get(segment, ()) if reading.first < number]
         self._taken[segment] = _Taken(number, offset, is_marked=bool(late))
@@ -137,13 +137,13 @@ class Contents:
     # -- reads ---------------------------------------------------------------------------------------------------------
 
     def begin_read(self, segment: Segment, holder: Receiver, first: int) -> Reading:
-        """Read contents from record `first` on, which stay until its `end` is called."""
+        """Begin to read contents from record `first` on. They stay until its `end` is called."""
         reading = Reading(self, segment, holder, first)
         self._reads.setdefault(segment, set()).add(reading)
         return reading
 
     def end_read(self, reading: Reading) -> None:
-        """A read is over."""
+        """Note that a read is over."""
         segment = reading.segment
         readings = self._reads.get(segment, set())
         readings.discard(reading)
@@ -155,7 +155,7 @@ class Contents:
 
 
 def _in_passing(change: Callable[[], Deferred[None]]) -> None:
-    """Have the store change something that nobody waits for. Where the segment was deleted there is nothing to do."""
+    """Have the store change something that nobody waits for. Nothing is to be done where the segment was deleted."""
     try:
         change().addErrback(lambda failure: failure.trap(StoreError) and None)
     except StoreError:

@@ -13,33 +13,34 @@ from twisted.python.failure import Failure
 
 from streamd.access.permits import ADMIN, READ, WRITE, NotAllowed, TopicFull
 from streamd.batch import Batch
-from streamd.config import fill
 from streamd.connections.base import Reply, StreamProtocol
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.connections.order import Steps
+from streamd.connections.slots import Steps
+from streamd.interfaces import RequestError
 from streamd.protocols.faststream.contents import Contents, Reading, Turn
-from streamd.store import NoSuchSegment, ReadFailed, RequestTooLarge, Run, Segment, StoreError, StoreReadOnly
+from streamd.store import NoSuchSegment, ReadFailed, RequestTooLarge, Run, Segment, StoreReadOnly
 from streamd.store.commit.fanout import ROWS_MAX
 from streamd.store.errors import level_of
 from streamd.store.names import NUMBERED
 from streamd.store.records.offsets import EVENT_HEADER_BYTES
-from streamd.wire import faststream
+from streamd.tables import fill
+from streamd.wire import Request, faststream
 
 CONTENTS_BYTES_MAX: Final = (1 << 32) - 1
-"""What one answer can hold: its size is a u32."""
+"""The maximum size of an answer: its size is a u32."""
 
 # Streams of one request that are looked at in one step: others have their turns between.
 _STREAMS_AT_ONCE: Final = 250
 
 
 def segment_name(stream: int) -> str:
-    """What a stream is called in the store."""
+    """The name of a stream's segment."""
     return f"{NUMBERED}{stream}"
 
 
 class Rest(NamedTuple):
-    """What is still to be sent of a stream's contents: records from `number` to `end`, which begins at `stop`."""
+    """The rest of an answer: the records from `number` to `end`, which begins at `stop`, are still to be sent."""
 
     of: Turn | Reading
     number: int
@@ -50,21 +51,22 @@ class Rest(NamedTuple):
 
 
 class FastStreamProtocol(StreamProtocol):
-    """One connection. Create, delete and enqueue are never answered, whatever happens."""
+    """One FastStreamDB connection. Create, delete and enqueue are never answered."""
 
     name = "faststream"
+    codec: faststream.FastStreamCodec
 
     def __init__(self, core: Core, contents: Contents) -> None:
         super().__init__(core, faststream.FastStreamCodec(core.limits.message_bytes_max))
         self._streams = contents
         self._begun: set[Turn | Reading] = set()
         self._given: dict[Segment, int] = {}
-        """What this connection has taken and is still to be handed to its peer: all below these records."""
+        """What this connection has taken and not yet sent, by stream: all records below these."""
 
     def perform(self, request: Any) -> Reply:
         return _ACTIONS[type(request)](self, request)
 
-    def refused(self, request: Any, error: StoreError) -> bytes | None:
+    def refused(self, request: Any, error: RequestError) -> bytes | None:
         if isinstance(request, Steps):
             request = request.request
         if isinstance(request, Rest):
@@ -80,6 +82,16 @@ class FastStreamProtocol(StreamProtocol):
             return faststream.state(request.stream, False)
         self.log.debug("{request} had no effect: {reason}", request=type(request).__name__, reason=str(error))
         return None
+
+    def express(self, data: bytes) -> bytes | None:
+        confirmed = self.codec.confirmed(data) if self._permits.is_open else None
+        segment = self.core.store.find_claimed(segment_name(confirmed[0])) if confirmed is not None else None
+        if confirmed is None or segment is None:
+            return None
+        return self.join(segment, confirmed[1], faststream.PONG)
+
+    def joint_requests(self, segment: Segment, record: bytes, tag: int) -> list[Request]:
+        return [faststream.Enqueue(int(segment.name.removeprefix(NUMBERED)), Batch.single(record)), faststream.Ping()]
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
@@ -104,7 +116,7 @@ class FastStreamProtocol(StreamProtocol):
         except TopicFull:
             if request.batch.count == 1:
                 raise
-            return self.one_by_one([faststream.Enqueue(request.stream, each) for each in request.batch.singles()])
+            return self.one_by_one([faststream.Enqueue(request.stream, record) for record in request.batch.singles()])
         stored = self.promise(b"", request.batch)
         self.core.store.append_for(stored, segment, request.batch)
         return stored
@@ -115,9 +127,9 @@ class FastStreamProtocol(StreamProtocol):
         return self.in_steps(Steps(request, self._fan_out(request)))
 
     def _fan_out(self, request: faststream.EnqueueMany) -> Generator[None, None, Reply]:
-        """Put a record into many streams, of which there may be millions: step by step up to the last, which is one."""
+        """Append a record to many streams, of which there may be millions, in steps."""
         find, nothing = self.core.store.find_claimed, Batch.of([])
-        found: Counter[Segment] = Counter()
+        counts: Counter[Segment] = Counter()
         noted: set[str] = set()
         for first in range(0, len(request.streams), _STREAMS_AT_ONCE):
             if first:
@@ -127,28 +139,32 @@ class FastStreamProtocol(StreamProtocol):
                 segment = find(segment_name(stream))
                 # A stream that the peer may not write to is like one that is not there.
                 if segment is not None and (request.all_except or self._may_write(segment, nothing, 1, noted)):
-                    found[segment] += count
-            if len(found) > ROWS_MAX:
+                    counts[segment] += count
+            if len(counts) > ROWS_MAX:
                 raise RequestTooLarge(f"more than {ROWS_MAX} streams at once")
         record = Batch.of([request.record])
         # A sealed one takes nothing, and keeps the others from nothing. Some may be gone since they were found.
-        there = {each: found[each] for each in found if not each.claimed_sealed and not each.claimed_deleted}
+        there = {
+            segment: counts[segment] for segment in counts if not segment.claimed_sealed and not segment.claimed_deleted
+        }
         if request.all_except:
             return self.core.store.broadcast(record, without=there).addCallback(self._broadcast, record), b""
         if not self.permits.is_open:
-            there = {each: count for each, count in there.items() if self._may_write(each, record, count, noted)}
+            there = {
+                segment: count for segment, count in there.items() if self._may_write(segment, record, count, noted)
+            }
         if not there:
             return b""
         self.count_appended(record)
         return self.core.store.fan_out(there, record), b""
 
     def _broadcast(self, received: bool, record: Batch) -> None:
-        """Count what was broadcast, unless there was nobody to receive it."""
+        """Count a broadcast, unless no stream received it."""
         if received:
             self.traffic.appended(record)
 
     def _may_write(self, segment: Segment, record: Batch, times: int, noted: set[str]) -> bool:
-        """Whether the peer may put a record there so many times. Each reason why not is noted once for a request."""
+        """Whether the peer may append a record to a stream so many times. Each reason is noted once for a request."""
         try:
             self.allow_write(segment, record, times=times)
         except NotAllowed as error:
@@ -190,7 +206,7 @@ class FastStreamProtocol(StreamProtocol):
         return self._begin_contents(reading)
 
     async def _wait_for(self, turn: Turn) -> bytes:
-        """Somebody else is taking it. What is left then is ours."""
+        """Wait for another take to end, and take what is left then."""
         assert turn.begins is not None
         await turn.begins
         reply = self._begin_contents(turn)
@@ -206,7 +222,7 @@ class FastStreamProtocol(StreamProtocol):
         return Deferred.fromCoroutine(self._measure(of, first, segment.number, segment.offset))
 
     async def _measure(self, of: Turn | Reading, first: int, end: int, stop: int) -> bytes:
-        """The header with the size of everything, which then follows piece by piece."""
+        """The header with the size of the whole contents, which follow piece by piece."""
         segment = of.segment
         try:
             begin = (await self.read(segment, first, bytes_max=1, records_max=1))[0].offset
@@ -242,7 +258,7 @@ class FastStreamProtocol(StreamProtocol):
         return data
 
     def _took(self, request: Rest) -> None:
-        """The last byte is with the operating system: what was sent is gone, and nobody waits for the disk."""
+        """Remove taken contents after the last byte is with the operating system. Nobody waits for the disk."""
         self._given.pop(request.of.segment, None)
         self._streams.remove(request.of.segment, request.end, request.stop)
         self._let_go(request.of)
@@ -262,7 +278,7 @@ class FastStreamProtocol(StreamProtocol):
 
 
 def _payload(span: int, records: int) -> int:
-    """The bytes of so many records that take `span` offsets."""
+    """The payload bytes of so many records that take `span` offsets."""
     return span - EVENT_HEADER_BYTES * records
 
 
@@ -286,6 +302,8 @@ class FastStreamSettings:
 
 class FastStreamFactory(StreamFactory):
     """Makes FastStreamDB connections."""
+
+    name = FastStreamProtocol.name
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)

@@ -1,5 +1,5 @@
 """Fujin over QUIC.
 
-`protocol` is one stream, `reader` and `transaction` are what it may be in the middle of, `ping` looks after
-connections, `settings` are those of ``[fujin]``.
+`factory` is an endpoint and `protocol` one stream; `reader` and `transaction` are the states that a stream may be in,
+`ping` watches connections, `settings` are those of ``[fujin]``.
 """

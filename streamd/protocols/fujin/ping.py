@@ -1,4 +1,4 @@
-"""PING and PONG: a stream of ours for each, on every connection. Who does not answer is cut off."""
+"""PING and PONG: a stream of ours for each ping, on every connection. A peer that does not answer is cut off."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Ping(Protocol):
-    """One ping: the opcode, and the end of what we say. Whatever comes back says that the peer is there.
+    """One ping: the opcode, and the end of what we send. Any answer shows that the peer is alive.
 
-    The document wants the same opcode back. Clients of its own age answer with another one, 10.
+    The specification wants the same opcode back. Clients of its own age answer with another one, 10.
     """
 
     def __init__(self, pinger: Pinger) -> None:
@@ -39,7 +39,7 @@ class Ping(Protocol):
 
 
 class Pinger:
-    """Pings one connection for as long as it is there."""
+    """Pings one connection for as long as it is open."""
 
     _log = Logger()
 
@@ -51,7 +51,7 @@ class Pinger:
         self._late: IDelayedCall | None = None
 
     def start(self) -> None:
-        """Ping again and again, the first time after a pause: a client may have to get ready for it."""
+        """Ping periodically, the first time after a pause: a client may have to get ready for it."""
         self._loop.start(self._settings.ping_seconds, now=False)
 
     def _ping(self) -> None:
@@ -65,12 +65,12 @@ class Pinger:
             return
 
     def stop(self) -> None:
-        """The connection is gone."""
+        """Stop pinging: the connection is gone."""
         self._loop.stop()
         self.answered()
 
     def answered(self) -> None:
-        """The peer is there."""
+        """Note that the peer has answered."""
         if self._late is not None:
             self._late.cancel()
             self._late = None

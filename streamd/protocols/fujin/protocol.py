@@ -1,35 +1,29 @@
 """Fujin over QUIC: each stream is one writer or one reader, and answers in order; readers share groups.
 
 Where a reply has room for an error it says what is wrong. Where it has none the stream is closed with an application
-error code, after what came before was answered. Over an endpoint that is no QUIC one connection is one stream, without
-pings, and a code can't be told.
+error code, after the requests before it were answered. Over an endpoint other than QUIC one connection is one stream,
+without pings and codes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from errno import EINVAL
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.internet.protocol import connectionDone
 from twisted.logger import LogLevel
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from streamd.access.permits import CREATE, READ, WRITE, NotAllowed, TooManyTopics, TopicFull
 from streamd.connections.base import Reply, StreamProtocol
 from streamd.connections.core import Core
-from streamd.connections.factory import StreamFactory
 from streamd.groups import Groups, Member
-from streamd.protocols.fujin.ping import Pinger
+from streamd.interfaces import RequestError
 from streamd.protocols.fujin.reader import Reader
-from streamd.protocols.fujin.settings import FujinSettings, configure
+from streamd.protocols.fujin.settings import FujinSettings
 from streamd.protocols.fujin.transaction import Transaction, TransactionFailed, TransactionTooLarge
-from streamd.quic.certificate import CertificateError, local_certificate
-from streamd.quic.endpoint import QuicServerEndpoint
-from streamd.quic.interfaces import IQuicConnection, IQuicFactory, IQuicStream
+from streamd.quic.interfaces import IQuicStream
 from streamd.store import (
     BadName,
     NoSuchSegment,
@@ -48,11 +42,7 @@ from streamd.wire import fujin_replies as replies
 from streamd.wire.fujin import Role
 from streamd.wire.fujin_replies import Code
 
-__all__ = ["FujinFactory", "FujinProtocol", "FujinSettings", "configure", "factory"]
-
-ALPN: Final = "fujin"
-
-_ERRORS: Final[dict[type[StoreError], tuple[Code, str]]] = {
+_ERRORS: Final[dict[type[RequestError], tuple[Code, str]]] = {
     BadName: (Code.BAD_TOPIC, "the topic can't have this name: {error}"),
     NoSuchSegment: (Code.NO_SUCH_TOPIC, "there is no topic {error}"),
     SegmentSealed: (Code.TOPIC_SEALED, "the topic {error} takes no more messages"),
@@ -72,14 +62,14 @@ _NAMING: Final = (NoSuchSegment, SegmentSealed, NotAllowed)
 _BREACHES: Final = (Code.IN_TRANSACTION, Code.NO_TRANSACTION)
 
 
-def error_of(error: StoreError) -> tuple[Code, str]:
-    """What a client is told of an error: a code and a text."""
+def error_of(error: RequestError) -> tuple[Code, str]:
+    """The code and the text that a client gets for an error."""
     code, text = _ERRORS.get(type(error), (Code.STORE_FAILED, "the store failed: {error}"))
     return code, text.format(error=error)
 
 
 class FujinProtocol(StreamProtocol):
-    """One stream. Its codec knows whether it is a writer's or a reader's, and lets nothing else through."""
+    """One Fujin stream. Its codec knows whether it is a writer's or a reader's, and lets nothing else through."""
 
     name = "fujin"
     codec: fujin.FujinCodec
@@ -105,7 +95,7 @@ class FujinProtocol(StreamProtocol):
                 return reader.when_sent(request).addCallback(lambda _: act(self, request))
         return act(self, request)
 
-    def refused(self, request: Any, error: StoreError) -> bytes | None:
+    def refused(self, request: Any, error: RequestError) -> bytes | None:
         if isinstance(request, fujin.ConnectReader | fujin.Acknowledge) and isinstance(error, _NAMING):
             # A reader is told the name that it came with: which topic that stands for is the operator's secret.
             error = type(error)(self._reader_name)
@@ -130,7 +120,7 @@ class FujinProtocol(StreamProtocol):
         return error.last_words
 
     def close_with(self, code: Code, why: str, level: LogLevel = LogLevel.warn) -> None:
-        """Close the stream with a code, when what came before was answered."""
+        """Close the stream with a code, after the requests before it were answered."""
         self.count_cut_off("broken" if code in _BREACHES else "unanswerable")
         self.log.emit(level, "a stream of {peer} is closed: {reason}", peer=self.peer, reason=why, code=code.name)
         self._code = code
@@ -158,7 +148,7 @@ class FujinProtocol(StreamProtocol):
         return stored
 
     def _check_target(self, topic: str, size: int) -> None:
-        """Refuse what could not be committed: so many bytes more for a topic, counted as offsets are."""
+        """Raise a RequestError where a topic could not take so many bytes more, counted as offsets are."""
         self.allow(WRITE, topic)
         segment = self.core.store.find_claimed(topic)
         if segment is None:
@@ -173,7 +163,7 @@ class FujinProtocol(StreamProtocol):
             self.allow_more(segment, size)
 
     def _target(self, topic: str, size: int) -> Segment:
-        """The segment of a topic that is to take so many bytes more, made where it is not there.
+        """The segment of a topic that is to take so many bytes more, created where there is none.
 
         It can be appended to before it is on disk.
         """
@@ -240,18 +230,18 @@ class FujinProtocol(StreamProtocol):
         reader = self._reader = Reader(self, auto_commit=settings.auto_commit, consumer=request.role is Role.CONSUMER)
         segment = self.core.store.find_claimed(settings.topic)
         if segment is not None and segment.committed:
-            found: Deferred[Any] = self._join(segment, request.name, reader)
+            joining: Deferred[Any] = self._join(segment, request.name, reader)
         elif segment is None and not self._settings.auto_create:
             check_name(settings.topic)
             raise NoSuchSegment(settings.topic)
         else:
             if segment is None:
                 self.allow_create(settings.topic)
-            found = self._make(settings.topic).addCallback(self._join, request.name, reader)
-        return found.addCallback(self._joined, request.name, reader)
+            joining = self._make(settings.topic).addCallback(self._join, request.name, reader)
+        return joining.addCallback(self._joined, request.name, reader)
 
     def _make(self, topic: str) -> Deferred[Segment]:
-        """The segment of a topic that is not there, or not on disk yet: until it is, there is no group either."""
+        """Create the segment of a topic, or wait until it is on disk: before that it can have no group."""
 
         def exists(failure: Failure) -> Segment:
             failure.trap(SegmentExists)
@@ -284,24 +274,24 @@ class FujinProtocol(StreamProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a reader that has shut its side still gets something."""
+        """Whether a reader that has shut its side still gets messages."""
         return self._reader is not None and self._reader.is_busy
 
     def reader_rests(self) -> None:
-        """It does not any more, and the end need not wait for it."""
+        """Note that it does not any more, so that the end need not wait for it."""
         if not self.is_open:
             self._advance()
 
     def resumeProducing(self) -> None:
-        """The peer takes more. What it has sent meanwhile comes first: it may want to disconnect."""
+        """Go on: the peer takes more. Its requests come first, since it may want to disconnect."""
         super().resumeProducing()
         if self._reader is not None:
             self._reader.wake_later()
 
     def failed_to_push(self, failure: Failure) -> None:
-        """Messages can't be sent: where that is no error of the store it is a bug. It costs this stream."""
+        """Close the stream, since messages can't be sent. Anything but a RequestError is a bug."""
         error = failure.value
-        if isinstance(error, StoreError):
+        if isinstance(error, RequestError):
             self.note(error)
             code, text = error_of(error)
             self.close_with(code, f"a message can't be read: {text}")
@@ -311,17 +301,22 @@ class FujinProtocol(StreamProtocol):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _disconnect(self, request: fujin.Disconnect) -> Reply:
+        if self._reader is not None:
+            self._reader.leave(in_order=True)
         self.finish()
         return replies.DISCONNECTED
 
     def finish(self) -> None:
-        """Close when what came before was answered. A reader gets nothing more; a transaction may still be written."""
+        """Close after earlier requests were answered.
+
+        A reader gets nothing more; a transaction may still be written.
+        """
         if self._reader is not None:
             self._reader.leave()
         super().finish()
 
     def _let_go(self) -> None:
-        """What was not committed is rolled back, what was not acknowledged given back."""
+        """Roll back what was not committed, and give back what was not acknowledged."""
         self._end_transaction(rolled_back=True)
         if self._reader is not None:
             self._reader.leave()
@@ -366,66 +361,3 @@ _ACTIONS: Final[dict[type, Callable[[FujinProtocol, Any], Reply]]] = {
     fujin.Acknowledge: FujinProtocol._acknowledge,
     fujin.Disconnect: FujinProtocol._disconnect,
 }
-
-
-@implementer(IQuicFactory)
-class FujinFactory(StreamFactory):
-    """Makes the streams of one endpoint, and pings its connections."""
-
-    def __init__(self, core: Core, settings: FujinSettings) -> None:
-        super().__init__(core)
-        self._settings = settings
-        self._groups = Groups.of(core)
-        self._pingers: dict[IQuicConnection, Pinger] = {}
-
-    @property
-    def drain_seconds_max(self) -> float:
-        """How long clients get to disconnect after STOP."""
-        return self._settings.stop_seconds_max
-
-    def build(self) -> FujinProtocol:
-        return FujinProtocol(self.core, self._settings, self._groups)
-
-    def equip(self, endpoint: IStreamServerEndpoint, data_dir: str) -> IStreamServerEndpoint:
-        """Give a QUIC endpoint what its string left open: the protocol's name, and a certificate of our own."""
-        if not isinstance(endpoint, QuicServerEndpoint):
-            return endpoint
-        if endpoint.has_certificate:
-            return endpoint.equipped(alpn=ALPN)
-        try:
-            certificate, trusted, replaced = local_certificate(data_dir)
-        except CertificateError as error:
-            raise OSError(EINVAL, str(error))
-        if replaced:
-            StreamProtocol.log.warn(
-                "the certificate of fujin that an earlier version made, and that vouched for itself, is replaced: "
-                "clients that trust it have to trust {path} now",
-                path=trusted,
-            )
-        StreamProtocol.log.warn(
-            "fujin was given no certificate and shows one of its own, for this machine: give clients the file {path} "
-            "to trust, or set privateKey and certKey in the endpoint",
-            path=trusted,
-        )
-        return endpoint.equipped(alpn=ALPN, certificate=certificate)
-
-    def connectionOpened(self, connection: IQuicConnection) -> None:
-        """A client is there: see that it stays."""
-        pinger = self._pingers[connection] = Pinger(self.core, self._settings, connection)
-        pinger.start()
-
-    def connectionRefused(self, limit: str) -> None:
-        """There are as many as the endpoint takes."""
-        self.refused(f"quic_{limit}")
-
-    def connectionClosed(self, connection: IQuicConnection, reason: Failure) -> None:
-        """It is gone, and its streams with it."""
-        pinger = self._pingers.pop(connection, None)
-        if pinger is not None:
-            pinger.stop()
-
-
-def factory(core: Core, settings: object) -> FujinFactory:
-    """The factory for one endpoint."""
-    assert isinstance(settings, FujinSettings)
-    return FujinFactory(core, settings)

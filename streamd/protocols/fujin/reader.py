@@ -1,7 +1,7 @@
-"""What a reader's stream does: takes messages of its group, sends them, and sees to their acknowledgement.
+"""The reader of a stream: it takes messages of its group, sends them, and handles their acknowledgement.
 
-Messages are not replies: they come as they are there. But what stands behind a FETCH finds those sent that it can have,
-also where they are not in memory and have to be waited for: answers do not depend on what the page cache holds.
+Messages are not replies: they are sent as they arrive. But a request behind a FETCH sees the fetched messages sent
+before it, also where they have to be read from disk first: answers do not depend on what the page cache holds.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ _TURN_BYTES: Final = 1 << 20
 
 
 class Reader:
-    """The reader of one stream. A subscriber is sent what there is, a consumer as much as it has asked for."""
+    """The reader of one stream. A subscriber is sent all messages, a consumer as many as it has asked for."""
 
     def __init__(self, protocol: FujinProtocol, *, auto_commit: bool, consumer: bool) -> None:
         self._protocol = protocol
         self._auto_commit = auto_commit
         self._credit: int | None = 0 if consumer else None
-        """How many messages a consumer still wants; None where there is no such limit."""
+        """How many messages a consumer still wants; None for a subscriber."""
         self.begun = False
         """Whether the client knows that it is connected: messages follow that."""
         self._sent_bytes = 0
         self._reading = False
         self._owes = False
-        """Whether a consumer has fetched messages that may be there."""
+        """Whether a consumer has fetched messages that may be available."""
         self._left = False
         self._turn: IDelayedCall | None = None
         self._waiting: list[tuple[bool, Deferred[None]]] = []
-        """What was asked and waits, and whether it is the end."""
+        """Requests that wait for messages to be sent, and whether each is the end."""
         self.member: Member | None = None
 
     def join(self, member: Member) -> None:
-        """It is a member of its group now."""
+        """Take the member of the group that this reader is."""
         self.member = member
 
     def begin(self) -> None:
-        """The client knows that it is connected: messages may follow."""
+        """Begin to send: the client knows that it is connected."""
         self.begun = True
         self.wake()
 
     def fetch(self, messages: int) -> None:
-        """A consumer wants so many more."""
+        """Add to the messages that a consumer wants."""
         assert self._credit is not None
         self._credit += messages
         self._owes = True
@@ -69,17 +69,17 @@ class Reader:
 
     @property
     def is_busy(self) -> bool:
-        """Whether messages are to be sent before the end: those that a consumer has fetched and that are there.
+        """Whether messages are to be sent before the end: those that a consumer has fetched and that are available.
 
-        Of a subscriber, which wants all there will ever be, only those that are being read.
+        For a subscriber, which wants all there will ever be, only those that are being read.
         """
         return self.member is not None and (self._reading or self._owes)
 
     def precedes(self, request: Any) -> bool:
-        """Whether messages are on their way that come before the answer to this, which `when_sent` waits for.
+        """Whether messages are on their way that come before the answer to this request; `when_sent` waits for them.
 
-        An ACK may be for one that is being read, and what a NACK gives back comes behind it. ACKs for messages that the
-        peer has do not wait: these would come back in the meantime.
+        An ACK may be for a message that is being read, and what a NACK gives back comes behind it. ACKs for messages
+        that the peer has do not wait: these would come back in the meantime.
         """
         if self._waiting:
             return True
@@ -88,37 +88,40 @@ class Reader:
         return self._reading and isinstance(request, fujin.Acknowledge) and self._is_in_their_way(request)
 
     def must_split(self, request: fujin.Acknowledge) -> bool:
-        """Whether a run of ACKs or NACKs is to be carried out one by one: messages come between them.
+        """Whether a run of ACKs or NACKs is to be carried out one by one, since messages come between them.
 
         What a NACK gives back comes again before the next one, and an ACK may be for what came with another ACK.
         """
         return len(request.numbers) > 1 and (bool(self._waiting) or self._is_in_their_way(request))
 
     def _is_in_their_way(self, request: fujin.Acknowledge) -> bool:
-        """Whether it matters to this which messages were sent before; where there is no meta it never does."""
+        """Whether the messages sent before matter to this request; for a reader without metas they never do."""
         if not request.numbers or self.member is None:
             return False
         return request.back or not self.member.are_out(request.numbers)
 
     def when_sent(self, request: Any) -> Deferred[None]:
-        """Fires when this request may be carried out, one after the other: each may make it busy again."""
+        """Fires when this request may be carried out, one after the other: each may make the reader busy again."""
         self._waiting.append((isinstance(request, fujin.Disconnect), Deferred()))
         return self._waiting[-1][1]
 
     def _go_on(self) -> None:
-        """Messages were sent: let those go on who wait for that."""
+        """Let requests go on that wait for messages to be sent."""
         while self._waiting and not (self.is_busy if self._waiting[0][0] else self._reading):
             self._waiting.pop(0)[1].callback(None)
         if self.member is not None and not self.is_busy:
             self._protocol.reader_rests()
 
     def allow(self) -> None:
-        """Raise NotAllowed where the peer may no longer read: the rules can change while it does."""
+        """Raise NotAllowed where the peer may no longer read: the rules can change meanwhile."""
         if self.member is not None:
             self._protocol.allow(READ, self.member.group.segment.name)
 
-    def leave(self) -> None:
-        """Send nothing more: what is not acknowledged goes back to the group."""
+    def leave(self, *, in_order: bool = False) -> None:
+        """Send nothing more: what is not acknowledged goes back to the group.
+
+        Of a reader that leaves `in_order` that does not count as deliveries in vain.
+        """
         self._left = True
         waiting, self._waiting = self._waiting, []
         for _, turn in waiting:
@@ -126,7 +129,7 @@ class Reader:
             turn.callback(None)
         member, self.member = self.member, None
         if member is not None:
-            member.leave()
+            member.leave(in_order=in_order)
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -134,14 +137,14 @@ class Reader:
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """There is something to take. Whoever says so has others to wake, and is not to stumble over this one."""
+        """Send messages in the next turn, since there are some: the caller may have other members to wake."""
         try:
             self._push()
         except Exception:
             self._protocol.failed_to_push(Failure())
 
     def wake_later(self, seconds: float = 0) -> None:
-        """The same after others had their turn, this peer's own requests among them."""
+        """Send messages after other connections and this peer's own requests had their turn."""
         if self._turn is None and self.member is not None:
             self._turn = self._protocol.core.clock.callLater(seconds, self._next_turn)
 
@@ -150,7 +153,7 @@ class Reader:
         self.wake()
 
     def _push(self) -> None:
-        """Send what there is, for as long as the peer takes it and wants it."""
+        """Send messages, for as long as the peer takes and wants them."""
         protocol, before = self._protocol, self._sent_bytes
         while self._may_send and not protocol.is_slow and self._turn is None:
             if not self.begun or self._reading:
@@ -180,7 +183,10 @@ class Reader:
 
     @property
     def _may_send(self) -> bool:
-        """Whether the peer is there. At its end it gets what it has fetched, and what its last requests wait for."""
+        """Whether messages may be sent.
+
+        At its end a peer gets what it has fetched, and what its last requests wait for.
+        """
         if self.member is None or self._left or self._protocol.is_closed:
             return False
         return self._protocol.is_open or self._credit is not None or bool(self._waiting)
@@ -250,14 +256,14 @@ class Reader:
     # -- acknowledging -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, request: fujin.Acknowledge) -> Deferred[bytes]:
-        """The answer to a run of ACKs, when they are on disk, or of NACKs, at once."""
+        """The answer to a run of ACKs or NACKs, when they are on disk."""
         reply = Reply.GIVEN_BACK if request.back else Reply.ACKNOWLEDGED
         if self._auto_commit:
             return succeed(replies.answers(reply, request.ids))
         member = self.member
         assert member is not None
         if request.back:
-            done, unknown = succeed(None), member.refuse(request.numbers)
+            done, unknown = member.refuse(request.numbers)
         else:
             done, unknown = member.acknowledge(request.numbers)
         # What comes again, or may come now, does so before what this peer asks next.
@@ -266,7 +272,7 @@ class Reader:
 
 
 def _answers(reply: Reply, ids: bytes, numbers: Sequence[int], unknown: frozenset[int]) -> bytes:
-    """The answers to a run of ACKs or NACKs, some of which name what nobody has."""
+    """The answers to a run of ACKs or NACKs, some of which name messages that no reader has."""
     if not unknown:
         return replies.answers(reply, ids)
     size = len(ids) // len(numbers)

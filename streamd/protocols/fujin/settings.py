@@ -1,4 +1,4 @@
-"""``[fujin]``: what an operator can set, and how reader names become topics and groups."""
+"""``[fujin]``: the settings of Fujin, and how reader names become topics and groups."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from streamd.config import fill
 from streamd.interfaces import ConfigError
 from streamd.settings import setting
 from streamd.store import BadName
 from streamd.store.names import check_name
+from streamd.tables import fill
 from streamd.wire.fujin_replies import META
 
 _STARTS: Final = ("earliest", "latest")
 
 
+def _check_if_given(name: str) -> None:
+    if name:
+        check_name(name)
+
+
 @dataclass(frozen=True)
 class ReaderSettings:
-    """``[fujin.readers.NAME]``: what a client gets that connects a reader by this name."""
+    """``[fujin.readers.NAME]``: the topic and the group of a reader that connects by this name."""
 
-    topic: str = setting("", "the topic it reads; the reader's own name where that is empty")
-    group: str = setting("fujin", "the reader group it is in; an empty name gives it all messages")
+    topic: str = setting("", "the topic it reads; the reader's own name where that is empty", check=_check_if_given)
+    group: str = setting(
+        "fujin", "the reader group it is in; an empty name gives it all messages", check=_check_if_given
+    )
     auto_commit: bool = setting(True, "whether a message counts as acknowledged when it is sent")
     start: str = setting("earliest", "where a group begins that is new", choices=_STARTS)
 
@@ -41,38 +48,24 @@ class FujinSettings:
     @property
     def groups(self) -> frozenset[str]:
         """The reader groups that clients acknowledge in."""
-        return frozenset({ReaderSettings().group, *(each.group for each in self.readers.values())} - {""})
+        return frozenset({ReaderSettings().group, *(reader.group for reader in self.readers.values())} - {""})
 
     def reader(self, name: str) -> ReaderSettings:
-        """What is behind the name of a reader: where nothing is said, the topic of that name."""
+        """The settings for the name of a reader: without a table of its own it reads the topic of that name."""
         known = self.readers.get(name) or ReaderSettings(start=self.start)
         return known if known.topic else replace(known, topic=name)
 
     def meta_bytes(self, name: str) -> int:
-        """How long the meta of a message is for this reader."""
+        """The length of the meta of a message for this reader."""
         return 0 if self.reader(name).auto_commit else META.size
 
 
 def configure(table: Mapping[str, object]) -> FujinSettings:
     """The settings of one ``[fujin]`` table."""
-    plain = {key: value for key, value in table.items() if key != "readers"}
-    stated = table.get("readers", {})
-    if not isinstance(stated, Mapping):
-        raise ConfigError("readers: expected a table for each reader: [fujin.readers.NAME]")
-    return replace(fill(FujinSettings, plain), readers={name: _reader(name, each) for name, each in stated.items()})
-
-
-def _reader(name: str, table: object) -> ReaderSettings:
-    where = f"readers.{name}"
-    if not isinstance(table, Mapping):
-        raise ConfigError(f"{where}: expected a table")
-    try:
-        settings = fill(ReaderSettings, table)
-    except ConfigError as error:
-        raise ConfigError(f"{where}.{error}")
-    for key, value in (("topic", settings.topic or name), ("group", settings.group or "none")):
+    settings = fill(FujinSettings, table)
+    for name, reader in settings.readers.items():
         try:
-            check_name(value)
+            check_name(reader.topic or name)
         except BadName as error:
-            raise ConfigError(f"{where}.{key}: {error}")
+            raise ConfigError(str(error), "readers", name, "topic")
     return settings

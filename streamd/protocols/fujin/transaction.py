@@ -1,7 +1,7 @@
 """A transaction: messages for any topics that become visible together, or not at all.
 
-A small one is kept in memory and appended in one frame. One that grows goes to hidden segments, one for each topic,
-which are published together: memory does not grow with it, and neither does the frame.
+A small one is kept in memory and appended in one frame. A larger one is written to hidden segments, one for each topic,
+which are published together: neither memory nor the frame grows with it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from streamd.batch import Batch
+from streamd.interfaces import RequestError
 from streamd.store import Append, Segment, StoreError
 from streamd.store.records.offsets import span
 
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 _MEMORY_BYTES: Final = 256 << 10
 
 
-class TransactionFailed(StoreError):
+class TransactionFailed(RequestError):
     """A transaction that can only be rolled back."""
 
 
 class TransactionTooLarge(TransactionFailed):
-    """A message would have taken it over its limit."""
+    """A message would have taken the transaction over its limit."""
 
     reason = "transaction_bytes"
 
 
 class Hidden:
-    """What a transaction has written to one topic, in a hidden segment that nobody sees."""
+    """What a transaction has written to one topic, in a hidden segment."""
 
     def __init__(self, core: Core) -> None:
         self._store = core.store
@@ -46,7 +47,7 @@ class Hidden:
         core.store.create(f"fujin/{uuid4().hex}", hidden=True).addCallbacks(self._made, self._not_made)
 
     def append(self, batch: Batch) -> Deferred[Any]:
-        """Write behind what is there; fires when that is on disk."""
+        """Append messages; fires when they are on disk."""
         if self.segment is not None:
             return self._store.append(self.segment, batch)
         written: Deferred[Any] = Deferred()
@@ -71,7 +72,7 @@ class Hidden:
             written.errback(failure)
 
     def abandon(self) -> None:
-        """Nobody wants it any more. What can't be deleted now expires."""
+        """Delete the segment. Where that is not possible now it expires."""
         self.abandoned = True
         if self.segment is None:
             return
@@ -82,10 +83,10 @@ class Hidden:
 
 
 class Transaction:
-    """What one writer has written since BEGIN.
+    """The messages that one writer has written since BEGIN.
 
-    :param check: raises a StoreError where a topic can't take so many bytes more.
-    :param target: finds the segment of a topic that is to take so many bytes more, and makes it where it may.
+    :param check: raises a RequestError where a topic can't take so many bytes more.
+    :param target: finds the segment of a topic that is to take so many bytes more, and creates it where allowed.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Transaction:
         self._target = target
         self._bytes = 0
         self._taken: dict[str, int] = {}
-        """What its messages take of each topic's segment."""
+        """The bytes that its messages take in each topic, counted as offsets are."""
         self.records = 0
         self.payload_bytes = 0
         self._kept_bytes = 0
@@ -106,7 +107,10 @@ class Transaction:
         self._failed: str | None = None
 
     def write(self, topic: str, batch: Batch) -> Deferred[Any] | None:
-        """Take messages up: None where that is done, else when it is. A StoreError, and they are not part of it."""
+        """Add messages; returns None, or a Deferred where they have to be written.
+
+        After a RequestError they are not part of it.
+        """
         taken = self._taken.get(topic, 0) + span(0, batch.count, batch.size)
         self._check(topic, taken)
         if self._failed is not None:
@@ -131,18 +135,18 @@ class Transaction:
         return self._spill()
 
     def _keep(self, bytes_: int) -> None:
-        """Count what is kept beside what the connections hold: it is memory like theirs."""
+        """Count kept messages with the memory of all connections."""
         self._kept_bytes += bytes_
         self._core.load.change(bytes_)
 
     def _spill(self) -> Deferred[Any]:
-        """Write all that is kept to hidden segments."""
+        """Write all kept messages to hidden segments."""
         kept, self._kept = self._kept, {}
         self._keep(-self._kept_bytes)
         written = [self._write_hidden(topic, Batch.joined(batches)) for topic, batches in kept.items()]
-        for each in written[:-1]:
+        for writing in written[:-1]:
             # The last one says whether it worked: they are all in the same commit, or in commits before it.
-            each.addErrback(self._not_written)
+            writing.addErrback(self._not_written)
         return written[-1]
 
     def _write_hidden(self, topic: str, batch: Batch) -> Deferred[Any]:
@@ -162,7 +166,10 @@ class Transaction:
         failure.trap(StoreError)
 
     def commit(self) -> Deferred[Any] | None:
-        """Make it visible; None where there is nothing. Fails with a StoreError, and then nothing is."""
+        """Make the messages visible; None where there are none.
+
+        Fails with a StoreError, and then nothing is visible.
+        """
         if self._failed is not None:
             raise TransactionFailed(self._failed)
         # All of them before the first is made: what is refused leaves no trace. Others may have filled them meanwhile.
@@ -181,7 +188,7 @@ class Transaction:
         return self._core.store.append_all(appends) if appends else None
 
     def end(self, *, rolled_back: bool) -> None:
-        """Let go of what it keeps."""
+        """Drop what the transaction keeps."""
         self._kept = {}
         self._keep(-self._kept_bytes)
         if rolled_back:

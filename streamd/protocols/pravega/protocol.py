@@ -1,86 +1,87 @@
-"""Pravega's append blocks over a stream: exactly-once appends by ack level, reads by offset that wait at the tail."""
+"""Pravega's port: the documented protocol, today's where a connection opens with Hello, and the messages for tools.
+
+As documented: append blocks over a stream, stored exactly once by ack level, and reads by offset that wait at the tail.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from weakref import proxy
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
-from streamd.access.permits import READ, WRITE, NotAllowed
-from streamd.batch import Buffer
-from streamd.config import fill
-from streamd.connections.base import Reply, StreamProtocol
+from streamd.access.permits import WRITE, NotAllowed
+from streamd.connections.base import Reply
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.connections.order import Steps
+from streamd.connections.slots import Steps
+from streamd.interfaces import RequestError
+from streamd.protocols.pravega.names import check_no_table
+from streamd.protocols.pravega.reading import READ_BYTES_MAX as READ_BYTES_MAX
+from streamd.protocols.pravega.reading import TailRead as TailRead
+from streamd.protocols.pravega.reading import TailReading
+from streamd.protocols.pravega.today import Today
 from streamd.protocols.pravega.tools import Storage
+from streamd.protocols.pravega.writers import Writers
 from streamd.settings import setting
 from streamd.store import (
     LevelGap,
     NoSuchSegment,
     RecordsTruncated,
-    Run,
     Segment,
     SegmentExists,
     SegmentSealed,
-    StoreError,
 )
 from streamd.store.errors import level_of
-from streamd.store.records.offsets import TAG_RAW
+from streamd.tables import fill
 from streamd.wire import pravega
 from streamd.wire.fields import Message
 from streamd.wire.pravega import Name, Type
-
-READ_BYTES_MAX: Final = 2 << 20
-"""One read is answered with at most so much."""
-
-# Reads that may wait at the tail on one connection; each costs some memory and a timer.
-_WAITING_MAX: Final = 1024
+from streamd.wire.pravega.appends import Append
+from streamd.wire.pravega.today import Message as TodayMessage
 
 # Writers that may share one connection.
 _WRITERS_MAX: Final = 10_000
 
 
-class TailRead(NamedTuple):
-    """A read, and the time by which it is answered at the latest, with what there is then."""
-
-    request: pravega.ReadSegment
-    until: float
-    size: int = 64
-    reads: bool = True
-
-
-class PravegaProtocol(StreamProtocol):
+class PravegaProtocol(TailReading):
     """One connection: any number of writers, each set up for one segment, and any number of reads."""
 
     name = "pravega"
 
     def __init__(self, core: Core, settings: PravegaSettings) -> None:
-        super().__init__(core, pravega.PravegaCodec(core.limits.message_bytes_max))
-        self._settings = settings
+        super().__init__(core, pravega.PravegaCodec(core.limits.message_bytes_max), settings.tail_seconds_max)
         self._writers: dict[bytes, tuple[Segment, Name]] = {}
-        self._waiting: dict[Deferred[None], None] = {}
-        """Reads at the tail, in the order in which they were asked."""
         # Weakly: the two would keep each other in memory.
         self._storage = Storage(core, proxy(self))
+        self._writer_seconds_max = settings.writer_seconds_max
+        self._today: Today | None = None
+        """Set by Hello: what is spoken from then on."""
 
     def perform(self, request: pravega.Incoming | TailRead | Steps) -> Reply:
         action = _ACTIONS.get(type(request))
+        if action is None and isinstance(request, TodayMessage | Append):
+            if self._today is None:
+                self._today = Today(self.core, proxy(self))
+                Writers.of(self.core).start(self._writer_seconds_max)
+            return self._today.perform(request)
         if action is None:
             return self._storage.perform(request, self.reply_bytes_max * 8)
         return action(self, request)
 
-    def refused(self, request: pravega.Incoming | TailRead | Steps, error: StoreError) -> bytes | None:
+    def refused(self, request: pravega.Incoming | TailRead | Steps, error: RequestError) -> bytes | None:
         if isinstance(request, TailRead):
             request = request.request
         if isinstance(request, Steps):
             assert isinstance(request.request, Message), "what Pravega itself asks for is done in one step"
             return self._storage.refused(request.request, error)
+        if isinstance(request, TodayMessage | Append):
+            assert self._today is not None
+            return self._today.refused(request, error)
         if isinstance(request, Message):
             return self._storage.refused(request, error)
         if isinstance(request, pravega.AppendBlock):
@@ -88,6 +89,7 @@ class PravegaProtocol(StreamProtocol):
         elif isinstance(request, pravega.KeepAlive):
             raise error
         else:
+            assert isinstance(request, pravega.SetupAppend | pravega.ReadSegment | pravega.CreateSegment)
             name = request.name
         if isinstance(error, NoSuchSegment | NotAllowed):
             # The document has no word for what is forbidden. As far as this peer goes the segment is not there.
@@ -109,7 +111,7 @@ class PravegaProtocol(StreamProtocol):
             self.give_up(f"more than {_WRITERS_MAX} writers on one connection")
             return None
         self.allow(WRITE, request.name.text)
-        segment = self.core.store.find(request.name.text)
+        segment = check_no_table(self.core.store.find(request.name.text))
         if segment.sealed:
             raise SegmentSealed(segment.name)
         self._writers[request.writer] = (segment, request.name)
@@ -148,94 +150,34 @@ class PravegaProtocol(StreamProtocol):
     def _keep_alive(self, request: pravega.KeepAlive) -> Reply:
         return pravega.message(Type.KEEP_ALIVE, request.data)
 
-    # -- reading -------------------------------------------------------------------------------------------------------
-
     def _read(self, request: pravega.ReadSegment) -> Reply:
-        return self._read_until(TailRead(request, self.core.clock.seconds() + self._settings.tail_seconds_max))
-
-    def _read_until(self, tail: TailRead) -> Reply:
-        request = tail.request
-        self.allow(READ, request.name.text)
-        segment = self.core.store.find(request.name.text)
-        if request.offset >= segment.offset and not segment.sealed:
-            if tail.until <= self.core.clock.seconds():
-                return self._segment_read([], segment, request, 0)
-            self._wait_at_tail(segment, tail)
-            return None
-        bytes_max = max(1, min(request.length, READ_BYTES_MAX, self.reply_bytes_max * 8))
-        runs = self.read_at(segment, request.offset, bytes_max=bytes_max)
-        return runs.addCallback(self._segment_read, segment, request, bytes_max)
-
-    def _segment_read(self, runs: list[Run], segment: Segment, request: pravega.ReadSegment, bytes_max: int) -> bytes:
-        data = [part for run in runs for part in _run_parts(run)]
-        if runs:
-            # The first run begins with the record that holds the offset.
-            data = _within(data, request.offset - runs[0].offset, bytes_max)
-        read_bytes = sum(map(len, data))
-        self.traffic.read(sum([run.batch.count for run in runs]), read_bytes)
-        at_tail = request.offset + read_bytes >= segment.offset
-        return pravega.segment_read(request.name, request.offset, at_tail, at_tail and segment.sealed, data)
-
-    def _wait_at_tail(self, segment: Segment, tail: TailRead) -> None:
-        """Ask again when there is something, or when the time is over, and hold nobody up meanwhile.
-
-        It is asked in its turn, and not answered from here: a thousand of them may wake up at once, for a peer that
-        takes none of their answers.
-        """
-        if len(self._waiting) >= _WAITING_MAX:
-            self.give_up(f"more than {_WAITING_MAX} reads wait at the tail")
-            return
-        # A record, not a byte, is what the store can wait for; an offset beyond the end waits for more than one.
-        waiting = self.core.store.wait(segment, segment.number)
-        self._waiting[waiting] = None
-        over = self.core.clock.callLater(tail.until - self.core.clock.seconds(), waiting.cancel)
-
-        def done(result: object) -> None:
-            del self._waiting[waiting]
-            if over.active():
-                over.cancel()
-            if isinstance(result, Failure):
-                result.trap(CancelledError)
-                self.later(tail._replace(until=0.0))
-            else:
-                self.later(tail)
-
-        waiting.addBoth(done)
+        name, offset = request.name, request.offset
+        return self.read_tail(
+            request, name.text, lambda at_tail, at_end, data: pravega.segment_read(name, offset, at_tail, at_end, data)
+        )
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._waiting)
+        return super().is_waiting or self._storage.work.is_waiting
 
     def hurry(self) -> None:
-        for waiting in list(self._waiting):
-            waiting.cancel()
+        super().hurry()
+        if self.is_closed:
+            # Before those who wait are woken: they would be given messages that nobody takes.
+            self._storage.work.leave()
+        self._storage.work.hurry()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
-        self.hurry()
-
-
-def _run_parts(run: Run) -> list[Buffer]:
-    """Records as the bytes of the segment: events, or what came raw."""
-    return [run.batch.payload] if run.tag & TAG_RAW else pravega.event_parts(run.batch)
-
-
-def _within(parts: list[Buffer], skip: int, bytes_max: int) -> list[Buffer]:
-    """The bytes behind the first `skip`, at most so many, without a copy."""
-    found: list[Buffer] = []
-    for part in parts:
-        if bytes_max > 0 and skip < len(part):
-            found.append(memoryview(part)[skip : skip + bytes_max])
-            bytes_max -= len(found[-1])
-        skip = max(0, skip - len(part))
-    return found
+        if self._today is not None:
+            self._today.lost()
 
 
 _ACTIONS: Final[dict[type, Callable[[PravegaProtocol, Any], Reply]]] = {
     pravega.SetupAppend: PravegaProtocol._setup,
     pravega.AppendBlock: PravegaProtocol._append,
     pravega.ReadSegment: PravegaProtocol._read,
-    TailRead: PravegaProtocol._read_until,
+    TailRead: PravegaProtocol.read_until,
     pravega.CreateSegment: PravegaProtocol._create,
     pravega.KeepAlive: PravegaProtocol._keep_alive,
     Steps: PravegaProtocol.in_steps,
@@ -247,14 +189,24 @@ class PravegaSettings:
     """``[pravega]``, beside the endpoint."""
 
     tail_seconds_max: float = setting(10.0, "how long a read waits at the tail before it is answered empty", least=0.0)
+    writer_seconds_max: float = setting(
+        604800.0, "a writer of a stream that was not seen for so long is forgotten; 0: never", least=0.0
+    )
 
 
 class PravegaFactory(StreamFactory):
     """Makes Pravega connections."""
 
+    name = PravegaProtocol.name
+
     def __init__(self, core: Core, settings: PravegaSettings) -> None:
         super().__init__(core)
         self._settings = settings
+
+    def drain(self) -> Deferred[None]:
+        """End all connections, and forget no more writers."""
+        Writers.of(self.core).stop()
+        return super().drain()
 
     def build(self) -> PravegaProtocol:
         return PravegaProtocol(self.core, self._settings)

@@ -10,10 +10,15 @@ from typing import Any, Final, TypeVar
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.python.failure import Failure
 
-from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed
+from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed, right_words
 from streamd.connections.core import Core
-from streamd.connections.order import Ordered, Reply, Steps
+from streamd.connections.order import Ordered
+from streamd.connections.slots import Reply, Steps
+from streamd.groups import Groups
+from streamd.interfaces import RequestError
 from streamd.patterns import matcher
+from streamd.protocols.pravega.places import Places
+from streamd.protocols.pravega.work import WORK, GroupBusy, Work
 from streamd.store import (
     BadName,
     Level,
@@ -29,14 +34,14 @@ from streamd.store import (
     StoreError,
     StoreReadOnly,
 )
-from streamd.store.packs.pack import BLOCK_BYTES
 from streamd.store.records.offsets import EVENT_HEADER_BYTES
 from streamd.store.segments.segment import info
 from streamd.wire import TooLarge
 from streamd.wire import tools as storage
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.pravega import in_parts
-from streamd.wire.tools import RECORDS_MAX, SPLIT_MAX, By, Code, Existing
+from streamd.wire.tools import RECORDS_MAX, SPLIT_MAX, Code, Existing
+from streamd.wire.work import ListGroups
 
 READ_BYTES_MAX: Final = 2 << 20
 """One read is answered with at most so much, unless the first record alone is larger."""
@@ -60,7 +65,7 @@ _Stepwise = Generator[None, None, Reply]
 
 T = TypeVar("T")
 
-_CODES: Final[tuple[tuple[type[StoreError], Code], ...]] = (
+_CODES: Final[tuple[tuple[type[RequestError], Code], ...]] = (
     (NoSuchSegment, Code.NO_SUCH_SEGMENT),
     (SegmentExists, Code.SEGMENT_EXISTS),
     (SegmentSealed, Code.SEGMENT_SEALED),
@@ -71,6 +76,7 @@ _CODES: Final[tuple[tuple[type[StoreError], Code], ...]] = (
     (ReadFailed, Code.READ_FAILED),
     (RequestTooLarge, Code.TOO_LARGE),
     (NotAllowed, Code.NOT_ALLOWED),
+    (GroupBusy, Code.GROUP_BUSY),
 )
 
 
@@ -96,17 +102,23 @@ class Storage:
         self._core = core
         self._store = core.store
         self._peer = peer
+        self.work = Work(core, peer, self._visible)
+        self._places = Places(core, peer)
 
     def perform(self, request: Any, bytes_max: int) -> Reply:
         """Do what is asked; an answer has about `bytes_max` bytes at most."""
         if isinstance(request, storage.ReadRecords):
             return self._read(request, bytes_max)
+        if isinstance(request, ListGroups):
+            return self._peer.in_steps(Steps(request, self.work.list_groups(request)))
+        if (action_of_work := WORK.get(type(request))) is not None:
+            return action_of_work(self.work, request)
         action = _STEPWISE.get(type(request))
         if action is not None:
             return self._peer.in_steps(Steps(request, action(self, request)))
         return _ACTIONS[type(request)](self, request)
 
-    def refused(self, request: Message, error: StoreError) -> bytes:
+    def refused(self, request: Message, error: RequestError) -> bytes:
         """The reply to what the store refuses."""
         code = next((code for kind, code in _CODES if isinstance(error, kind)), Code.BAD_REQUEST)
         number = offset = 0
@@ -115,7 +127,11 @@ class Storage:
         elif isinstance(error, LevelMismatch):
             number = error.stored or 0
         # A name may be all there is to say, and a name can be long.
-        return to_bytes(storage.Refusal(request.id, code, number, offset, str(error)[:1000]))
+        text = str(error)
+        if isinstance(error, NotAllowed) and error.right:
+            words = " or ".join(right_words(error.right))
+            text = f"you are taken for {self._peer.who()}, and no rule allows that to {words} {text}"
+        return to_bytes(storage.Refusal(request.id, code, number, offset, text[:1000]))
 
     def _visible(self, id: int, right: int) -> Segment:
         segment = self._store.find_id(id)
@@ -198,65 +214,17 @@ class Storage:
 
     def _find(self, request: storage.FindRecord) -> Deferred[bytes]:
         segment = self._visible(request.segment, READ)
-        return Deferred.fromCoroutine(self._place(segment, request.by, request.place)).addCallback(
+        return Deferred.fromCoroutine(self._places.find(segment, request.by, request.place)).addCallback(
             lambda place: to_bytes(storage.RecordFound(request.id, *place))
         )
-
-    async def _place(self, segment: Segment, by: int, place: int) -> tuple[int, int]:
-        """The number and the offset of a record; behind the last one there is a place too."""
-        if by == By.TIMESTAMP:
-            by, place = By.NUMBER, await self._number_at(segment, place)
-        if by not in (By.NUMBER, By.OFFSET):
-            raise StoreError(f"{by} is nothing that a record is looked for by")
-        end = segment.number if by == By.NUMBER else segment.offset
-        if not 0 <= place <= end:
-            raise StoreError(f"{place} lies outside of {segment.name!r}, which ends at {end}")
-        if place == end:
-            return segment.number, segment.offset
-        if by == By.NUMBER:
-            runs = await self._peer.read(segment, place, bytes_max=1, records_max=1)
-        else:
-            runs = await self._peer.read_at(segment, place, bytes_max=1)
-        return runs[0].number, runs[0].offset
-
-    async def _number_at(self, segment: Segment, timestamp: int) -> int:
-        """The first record of this time or later; the next number where there is none."""
-        number = max(await self._store.number_at(segment, timestamp), segment.first_number)
-        while number < segment.number:
-            runs = await self._peer.read(segment, number, bytes_max=BLOCK_BYTES, records_max=1 << 62)
-            for run in runs:
-                if run.timestamp >= timestamp:
-                    return run.number
-            number = runs[-1].number + runs[-1].batch.count
-            await self._turn()
-        return segment.number
 
     def _split(self, request: storage.SplitRecords) -> Deferred[bytes]:
         segment = self._visible(request.segment, READ)
         if request.parts > SPLIT_MAX:
             raise RequestTooLarge(f"{request.parts} parts, {SPLIT_MAX} at most")
         return Deferred.fromCoroutine(
-            self._split_points(segment, request.first, request.end, request.parts)
+            self._places.split(segment, request.first, request.end, request.parts)
         ).addCallback(lambda points: to_bytes(storage.SplitPoints(request.id, points)))
-
-    async def _split_points(self, segment: Segment, first: int, end: int, parts: int) -> tuple[int, ...]:
-        points: list[int] = []
-        if parts < 2 or first >= end:
-            return ()
-        _, begin = await self._place(segment, By.NUMBER, first)
-        _, last = await self._place(segment, By.NUMBER, end)
-        for part in range(1, parts):
-            number, _ = await self._place(segment, By.OFFSET, begin + (last - begin) * part // parts)
-            if max([first, *points[-1:]]) < number < end:
-                points.append(number)
-            await self._turn()
-        return tuple(points)
-
-    def _turn(self) -> Deferred[None]:
-        """Let the other connections have their turn."""
-        turn: Deferred[None] = Deferred()
-        self._core.clock.callLater(0, turn.callback, None)
-        return turn
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -371,8 +339,8 @@ class Storage:
     def _set_group(self, request: storage.SetGroup) -> Reply:
         segment = self._visible(request.segment, READ | ADMIN)
         if not self._peer.permits.may_move(segment.name, request.group):
-            raise NotAllowed(segment.name)
-        done = self._store.set_group(segment, request.group, request.position)
+            raise NotAllowed(segment.name, ADMIN)
+        done = Groups.of(self._core).move(segment, request.group, request.position)
         # Told from here: when it is on disk, so may be a later position that came in the same commit.
         position = max(request.position, segment.claimed_first_number)
         return done, to_bytes(storage.GroupPosition(request.id, True, position))

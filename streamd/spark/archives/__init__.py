@@ -1,7 +1,6 @@
-"""Topics as Parquet files, for good: `streamd.spark.archive` and ``streamctl archive``.
+"""Topics as Delta tables, for good: `streamd.spark.archive` and ``streamctl archive``.
 
-`run` archives what has come since the last time; `plan` cuts it into files, `write` writes one in a task, `manifest`
-says which files count. A place is reached through Arrow (`arrow`) or, where that can't, through Spark (`spark`,
-`hadoop`); `location` knows which, and `files` is what both offer. `table` shows an archive and the live records behind
-it as one table.
+`run` archives what has come since the last time: `plan` cuts it into files, `write` writes them in tasks as `parquet`,
+with `typed` columns where a schema is given, and `delta` commits them. `location` is where they are; `adopt` takes over
+archives of the layout before Delta. `table` shows a Delta table (`history`) and the live records behind it (`tail`).
 """

@@ -1,91 +1,50 @@
-"""What an archive run writes: records cut by day and size, small young files put together."""
+"""What an archive run writes for a topic: new records in files of a good size, with small ones at the end merged in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from streamd.spark.archives.manifest import File, Manifest, Output, file_for
+from streamd.spark.archives.delta import File
 from streamd.spark.read.places import Range
 
 if TYPE_CHECKING:
     from streamd.spark.daemon import Storage
 
-_MICROSECONDS: Final = 1_000_000
-
-_YOUNG_MAX: Final = 8
-"""So many young files of a day are put together into one, also where they are still too small."""
-
 
 @dataclass(frozen=True)
-class Shape:
-    """How files are made."""
+class Output:
+    """A file to write: the rows of some files that it takes the place of, and behind them new records."""
 
-    file_bytes: int
-    """What a file in place has about, in bytes of its records."""
-    wait: bool
-    """Whether what is smaller waits for more, until its day is over."""
+    merged: tuple[File, ...]
+    new: Range
 
-
-def plan(storage: Storage, manifest: Manifest, new: Range | None, shape: Shape, today: str) -> tuple[Output, ...]:
-    """What to write so that `new` is archived, and young files are put where they belong."""
-    days = dict[str, Range]()
-    if new is not None:
-        days = dict(_days(storage, new))
-    young: dict[str, list[File]] = {}
-    for file in manifest.young:
-        young.setdefault(file.date, []).append(file)
-    last = max([today, *days])
-    outputs: list[Output] = []
-    for date in sorted({*days, *young}):
-        outputs += _day(storage, manifest.topic, date, young.get(date, []), days.get(date), shape, date < last)
-    return tuple(outputs)
+    @property
+    def first(self) -> int:
+        """The first record."""
+        return self.merged[0].first if self.merged else self.new.first
 
 
-def _days(storage: Storage, whole: Range) -> Iterator[tuple[str, Range]]:
-    """Records by the day when they were stored, in UTC. Their times never go back."""
-    first = whole.first
-    while first < whole.end:
-        run = next(storage.read(whole.id, first, first + 1))
-        day = datetime.fromtimestamp(run.timestamp // _MICROSECONDS, UTC).date()
-        midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
-        end = storage.number_at(whole.id, int(midnight.timestamp()) * _MICROSECONDS)
-        end = max(first + 1, min(end, whole.end))
-        yield day.isoformat(), _part(whole, first, end)
-        first = end
+def plan(storage: Storage, files: Sequence[File], new: Range, file_bytes: int) -> list[Output]:
+    """The files for new records, each of about so many bytes of them.
 
-
-def _day(
-    storage: Storage, topic: str, date: str, young: list[File], new: Range | None, shape: Shape, over: bool
-) -> Iterator[Output]:
-    """The files for what has come of a day, and for what has waited."""
-    waiting = sum(file.bytes for file in young)
-    size = waiting + (new.bytes if new is not None else 0)
-    if shape.wait and not over and size < shape.file_bytes:
-        if new is not None:
-            together = tuple(young) if len(young) >= _YOUNG_MAX else ()
-            yield _output(topic, date, together, new, young=True)
-    elif new is None:
-        yield _output(topic, date, tuple(young), None, young=False)
-    else:
-        parts = -(-size // shape.file_bytes)
-        points = storage.split_points(new.id, new.first, new.end, parts) if parts > 1 else []
-        for number, (first, end) in enumerate(pairwise([new.first, *points, new.end])):
-            yield _output(topic, date, tuple(young) if not number else (), _part(new, first, end), young=False)
-
-
-def _output(topic: str, date: str, before: tuple[File, ...], new: Range | None, *, young: bool) -> Output:
-    """A file of what is in some young files, and of what is new."""
-    rows = sum(file.rows for file in before) + (new.records if new is not None else 0)
-    size = sum(file.bytes for file in before) + (new.bytes if new is not None else 0)
-    end = new.end if new is not None else before[-1].end
-    live = new.first if new is not None else end
-    first = before[0].first if before else live
-    return Output(file_for(topic, date, first, end, rows, size, young=young), before, live)
-
-
-def _part(whole: Range, first: int, end: int) -> Range:
-    return whole._replace(first=first, end=end, bytes=whole.bytes * (end - first) // whole.records)
+    The last files of the table are merged into the first new one as long as each is no larger than what follows it. So
+    runs that bring little leave few files, and a record is written again only as often as its file doubles.
+    """
+    average = max(new.bytes // new.records, 1)
+    parts = -(-new.bytes // file_bytes)
+    points = storage.split_points(new.id, new.first, new.end, parts) if parts > 1 else []
+    ranges = [
+        new._replace(first=first, end=end, bytes=average * (end - first))
+        for first, end in pairwise([new.first, *points, new.end])
+    ]
+    merged: list[File] = []
+    rows = ranges[0].records
+    for file in reversed(files):
+        if file.rows > rows or (file.rows + rows) * average > file_bytes:
+            break
+        merged.insert(0, file)
+        rows += file.rows
+    return [Output(tuple(merged), ranges[0]), *(Output((), part) for part in ranges[1:])]

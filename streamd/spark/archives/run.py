@@ -1,35 +1,33 @@
-"""An archive run: topics to Parquet, each record once, whenever and wherever a run is cut off.
+"""An archive run: what has come to topics since the last time goes to their Delta tables, each record once.
 
 For each topic, round by round::
 
-    1  a version of the manifest says what is going to be written
-    2  tasks write these files; each appears whole, under a name that follows from its records
-    3  the next version names them: from here on they count
-    4  the reader group moves there, which lets retention drop what is archived
+    1  tasks write Parquet files and sync them; nobody sees them yet
+    2  one commit of the Delta log adds them, removes those that were merged, and says how far the archive is
+    3  the reader group moves there, which lets retention drop what is archived
 
-A run that is cut off before 1 has done nothing. Between 1 and 3 it leaves a plan, which the next run carries out first:
-it writes the same records to the same names, or finds them written. Between 3 and 4 the next run moves the group.
+A run that is cut off before 2 leaves files that do not count, and that a later run deletes. Between 2 and 3 the next
+run moves the group. Of two runs at once the log refuses the second one's commit, which begins again from the new state.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from streamd.client import StorageRefused
-from streamd.spark.archives.files import ArchiveError, Files
-from streamd.spark.archives.hadoop import HadoopFiles
-from streamd.spark.archives.location import files_of
-from streamd.spark.archives.manifest import Manifest, Manifests, Output
-from streamd.spark.archives.plan import Shape, plan
-from streamd.spark.archives.spark import write_by_spark
-from streamd.spark.archives.write import Done, Job, is_written, write_in_tasks
+from streamd.client import StorageClient, StorageRefused
+from streamd.spark.archives.adopt import Archive
+from streamd.spark.archives.delta import END, CommitRefused, TopicTable
+from streamd.spark.archives.location import ArchiveError, location_of, refuse_connect
+from streamd.spark.archives.plan import Output, plan
+from streamd.spark.archives.typed import FORMATS, UNTYPED, Typing, evolved, stored_typing, typing_of
+from streamd.spark.archives.write import Done, Job, write_in_tasks
 from streamd.spark.daemon import Storage, open_storage
 from streamd.spark.options import OnDataLoss
 from streamd.spark.read.places import DataLost, Range, range_of
@@ -43,10 +41,15 @@ if TYPE_CHECKING:
 
 GROUP: Final = "archive"
 FILE_BYTES: Final = 256 << 20
-YOUNG_SECONDS: Final = 3600.0
+GRACE_SECONDS: Final = 3600.0
 
 _ROUND_FILES: Final = 16
-"""So many files of full size are written before they count."""
+"""So many files of full size are written before they are committed."""
+
+_REFUSED_MAX: Final = 3
+"""So often another run may be faster before this one gives up."""
+
+_COMMITS_AT_ONCE: Final = 8
 
 _log: Final = logging.getLogger("streamd.spark")
 
@@ -60,11 +63,14 @@ class Settings:
     group: str | None = GROUP
     """The reader group that tells the daemon how far the archive is; only with a server."""
     file_bytes: int = FILE_BYTES
-    wait: bool = True
-    """False: small files are put in place at once, without waiting for more of their day."""
-    young_seconds: float = YOUNG_SECONDS
-    """How long small files stay after they were put together, for queries that began before."""
+    """What a file has about, in bytes of its records. Smaller ones are merged as more comes."""
+    grace_seconds: float = GRACE_SECONDS
+    """How long files that were merged stay, for queries that began before."""
     on_data_loss: OnDataLoss = "fail"
+    schema: str | None = None
+    """Typed columns, such as ``id long, at timestamp``; the table keeps them for runs that give none."""
+    format: str = FORMATS[0]
+    """What messages are, for `schema`."""
 
 
 @dataclass(frozen=True)
@@ -77,28 +83,34 @@ class Archived:
     end: int
     """Everything below is archived."""
     rows: int
-    """Of them by this run."""
+    """Archived by this run."""
     bytes: int
+    """The size of the files that this run wrote."""
     files: int
     """Written by this run."""
     lost: int
     """How many records were gone before they could be archived, ever."""
+    unfit: int
+    """How many of this run's rows do not fit the schema: the column `error` says why."""
 
 
 class ArchiveRun:
     """One run over some topics."""
 
     def __init__(self, spark: SparkSession, topics: Sequence[str], uri: str, settings: Settings) -> None:
+        refuse_connect(spark)
         if settings.path is None and settings.server is None:
             raise ArchiveError("say where to read: give server, path, or both")
         self._spark = spark
         self._settings = settings
-        self._shape = Shape(settings.file_bytes, settings.wait)
-        self._files = files_of(spark, uri)
+        self._typing = None if settings.schema is None else typing_of(settings.format, settings.schema)
+        location = location_of(spark, uri)
+        location.make()
+        self._archive = Archive(location)
         self._storage = open_storage(settings.path, settings.server)
         self._group = _Group(settings)
-        found = _chosen(self._storage, topics)
-        self._topics = {info.name: _Topic(info, self._files, settings, self._group) for info in found}
+        self._infos = _chosen(self._storage, topics)
+        self._topics: dict[str, _Topic] = {}
 
     def run(self) -> list[Archived]:
         """Archive what there is now."""
@@ -108,43 +120,40 @@ class ArchiveRun:
             self._group.close()
 
     def _run(self) -> list[Archived]:
-        topics = self._topics
-        for topic in topics.values():
+        for info in self._infos:
+            table = self._archive.table(info.name, adopt=True)
+            self._topics[info.name] = _Topic(info, table, self._settings, self._typing, self._group)
+        topics = list(self._topics.values())
+        for topic in topics:
             topic.begin()
-        # What a run before has left, then what has come since.
-        self._write([topic for topic in topics.values() if topic.manifest.plan])
-        while planned := self._plan(list(topics.values())):
-            self._write(planned)
-        for topic in topics.values():
-            topic.tidy()
-        return [topic.archived() for topic in topics.values()]
+        while jobs := self._jobs(topics):
+            self._write(jobs)
+        for topic in topics:
+            topic.settle()
+        return [topic.archived() for topic in topics]
 
-    def _plan(self, topics: Sequence[_Topic]) -> list[_Topic]:
-        """Settle what to write next; which topics there is something to write for."""
+    def _jobs(self, topics: Sequence[_Topic]) -> list[Job]:
+        """What to write next."""
         waiting = {topic.info.name: new for topic in topics if (new := topic.waiting()) is not None}
         waiting = by_bytes(self._storage, waiting, _ROUND_FILES * self._settings.file_bytes)
-        today = datetime.now(UTC).date().isoformat()
-        for topic in topics:
-            topic.plan(self._storage, waiting.get(topic.info.name), self._shape, today)
-        return [topic for topic in topics if topic.manifest.plan]
+        return [job for name, new in waiting.items() for job in self._topics[name].jobs(self._storage, new)]
 
-    def _write(self, topics: Sequence[_Topic]) -> None:
-        jobs = [job for topic in topics for job in topic.jobs()]
-        if not jobs:
-            return
-        what = f"archive {len(jobs)} files of {len(topics)} topics to {self._files.uri}"
+    def _write(self, jobs: Sequence[Job]) -> None:
+        names = list(dict.fromkeys(job.topic for job in jobs))
+        what = f"archive {len(jobs)} files of {len(names)} topics to {self._archive.location.uri}"
         self._spark.sparkContext.setJobDescription(what)
-        for done in self._carry_out(jobs):
-            if done.gone:
-                self._topics[done.topic].drop_plan()
-                raise DataLost(f"topic {done.topic!r}: {done.gone} while they were archived. Run it again")
-        for topic in topics:
-            topic.commit()
-
-    def _carry_out(self, jobs: Sequence[Job]) -> list[Done]:
-        if isinstance(self._files, HadoopFiles):
-            return write_by_spark(self._spark, self._files, jobs)
-        return write_in_tasks(self._spark, jobs)
+        done: dict[str, list[Done]] = {name: [] for name in names}
+        for each in write_in_tasks(self._spark, jobs):
+            if each.gone:
+                raise DataLost(f"topic {each.topic!r}: {each.gone} while they were archived. Run it again")
+            done[each.topic].append(each)
+        topics = [self._topics[name] for name in names]
+        with ThreadPoolExecutor(_COMMITS_AT_ONCE) as pool:
+            committed = list(pool.map(lambda topic: topic.commit(done[topic.info.name]), topics))
+        for topic, is_committed in zip(topics, committed, strict=True):
+            if not is_committed:
+                topic.begin_again(done[topic.info.name])
+        self._group.move([(topic.info.id, topic.end) for topic in topics])
 
 
 class _Group:
@@ -155,17 +164,18 @@ class _Group:
         self._connection = Retrying(settings.server or "")
 
     def position(self, id: int) -> int | None:
-        """Where it is in a segment."""
+        """Where the group is in a topic."""
         name = self.name
         return None if name is None else self._connection.run(lambda client: client.group(id, name))
 
-    def move(self, id: int, position: int) -> None:
-        """Put it there."""
+    def move(self, positions: Sequence[tuple[int, int]]) -> None:
+        """Put the group to a position in each of these topics."""
         name = self.name
         if name is None:
             return
         try:
-            self._connection.run(lambda client: client.set_group(id, name, position))
+            for id, position in positions:
+                self._connection.run(partial(_set_group, id, name, position))
         except StorageRefused as error:
             if error.reason != "NotAllowed":
                 raise
@@ -182,42 +192,49 @@ class _Group:
 class _Topic:
     """How far one topic is."""
 
-    def __init__(self, info: Info, files: Files, settings: Settings, group: _Group) -> None:
+    def __init__(self, info: Info, table: TopicTable, settings: Settings, typing: Typing | None, group: _Group) -> None:
         self.info = info
-        self._files = files
         self._settings = settings
+        self._wanted = typing
         self._group = group
-        self._manifests = Manifests(files, info.name)
-        found = self._manifests.last()
-        self.manifest = found or Manifest(info.name, info.id, info.created, info.first_number, info.first_number)
-        self._known = found is not None
-        self._rows = self._bytes = self._written = 0
+        self._rows = self._bytes = self._files = self._unfit = self._refused = 0
+        self._outputs: list[Output] = []
+        self._look_at(table)
+
+    def _look_at(self, table: TopicTable) -> None:
+        """Take over what a table holds."""
+        self._table = table
+        found = table.number(END)
+        self.end = self.info.first_number if found is None else found
+        first = table.number("streamd.first")
+        self._first = self.end if first is None else first
+        format = table.number("streamd.format")
+        self._typing = None if format is None else stored_typing(format, table.schema())
 
     def begin(self) -> None:
         """Check that this archive and this topic belong together; ArchiveError, DataLost."""
-        info, manifest = self.info, self.manifest
-        if (manifest.id, manifest.created) != (info.id, info.created):
-            raise ArchiveError(
-                f"{self._files.uri} has an archive of another topic {info.name!r}, which was deleted since, or is of "
-                "another store: archive this one elsewhere"
-            )
-        if manifest.end > info.number:
-            raise ArchiveError(
-                f"{self._files.uri} has topic {info.name!r} up to offset {manifest.end}, and it ends at {info.number}: "
-                "the store is not the one that was archived, or an older copy of it. Archive it elsewhere"
-            )
+        info, uri = self.info, self._table.location.uri
+        if self._table.exists:
+            if (self._number("streamd.segment"), self._number("streamd.created")) != (info.id, info.created):
+                raise ArchiveError(
+                    f"{uri} has an archive of another topic {info.name!r}, which was deleted since, or is of another "
+                    "store: archive this one elsewhere"
+                )
+            if self.end > info.number:
+                raise ArchiveError(
+                    f"{uri} has topic {info.name!r} up to offset {self.end}, and it ends at {info.number}: the store "
+                    "is not the one that was archived, or an older copy of it. Archive it elsewhere"
+                )
         self._check_group()
-        for output in manifest.plan:
-            self._files.sweep(output.file.path)
-        if any(self._is_impossible(output) for output in manifest.plan):
-            # What is left of it is planned anew.
-            self.drop_plan()
-        if not self.manifest.plan and manifest.end < info.first_number:
-            self._lose(manifest.end, info.first_number)
+        if self._wanted is not None:
+            self._typing = evolved(self._typing, self._wanted)
+            if self._table.exists:
+                self._table = self._table.add_columns(self._typing.schema)
+        if self.end < info.first_number:
+            self._lose(self.end, info.first_number)
 
-    def _is_impossible(self, output: Output) -> bool:
-        """Whether what is to be written is gone, and was not written before it went."""
-        return output.live < min(self.info.first_number, output.file.end) and not is_written(self._files, output.file)
+    def _number(self, name: str) -> int | None:
+        return self._table.number(name)
 
     def _lose(self, first: int, end: int) -> None:
         name = self.info.name
@@ -227,69 +244,84 @@ class _Topic:
                 "have expired. Go on behind them with --on-data-loss skip; archived_only in [[retention]] prevents it"
             )
         _log.warning("topic %r: offsets %d to %d are gone and missing in the archive", name, first, end - 1)
-        self.manifest = replace(self.manifest, end=end, lost=(*self.manifest.lost, (first, end)))
+        self.end = end
 
     def _check_group(self) -> None:
         """Move the group to where the archive is, if a run was cut off before it could."""
-        manifest = self.manifest
-        position = self._group.position(manifest.id)
-        if position is not None and position > max(manifest.end, self.info.first_number):
+        position = self._group.position(self.info.id)
+        if position is not None and position > max(self.end, self.info.first_number):
             raise ArchiveError(
-                f"reader group {self._group.name!r} of topic {manifest.topic!r} is at {position}, and the archive in "
-                f"{self._files.uri} ends at {manifest.end}: it is another archive's. Give this one a group of its own"
+                f"reader group {self._group.name!r} of topic {self.info.name!r} is at {position}, and the archive in "
+                f"{self._table.location.uri} ends at {self.end}: it is another archive's. Give this one a group of "
+                "its own"
             )
-        if self._known and position != manifest.end:
-            self._group.move(manifest.id, manifest.end)
+        if self._table.exists and position != self.end:
+            self._group.move([(self.info.id, self.end)])
 
     def waiting(self) -> Range | None:
         """What is not archived yet."""
-        if self.manifest.end >= self.info.number:
-            return None
-        return range_of(self.info, self.manifest.end, self.info.number)
+        return None if self.end >= self.info.number else range_of(self.info, self.end, self.info.number)
 
-    def plan(self, storage: Storage, new: Range | None, shape: Shape, today: str) -> None:
-        """Settle what to write next, and say so in the manifest."""
-        outputs = plan(storage, self.manifest, new, shape, today)
-        if outputs:
-            self.manifest = self._manifests.commit(replace(self.manifest, plan=outputs))
-
-    def jobs(self) -> Iterator[Job]:
-        """What the plan asks for."""
+    def jobs(self, storage: Storage, new: Range) -> Iterator[Job]:
+        """The files to write for new records."""
         settings = self._settings
-        for output in self.manifest.plan:
-            yield Job(self._files.location, settings.path, settings.server, self.info.name, self.info.id, output)
+        self._outputs = plan(storage, self._table.files(), new, settings.file_bytes)
+        for output in self._outputs:
+            yield Job(self._table.location, settings.path, settings.server, self.info.name, self._typing, output)
 
-    def commit(self) -> None:
-        """All of the plan is written: it counts from here on."""
-        outputs = self.manifest.plan
-        self.manifest = self._manifests.commit(self.manifest.done(outputs, time.time()))
-        self._written += len(outputs)
-        self._rows += sum(output.file.end - output.live for output in outputs)
-        self._bytes += sum(self._files.size(output.file.path) for output in outputs)
-        self._group.move(self.info.id, self.manifest.end)
+    def commit(self, done: Sequence[Done]) -> bool:
+        """Make what was written count; False where another commit was faster."""
+        files = [each.file for each in done if each.file is not None]
+        outputs, self._outputs = self._outputs, []
+        end = outputs[-1].new.end if outputs else self.end
+        numbers = {END: end}
+        if not self._table.exists:
+            numbers |= {"streamd.first": self._first, "streamd.segment": self.info.id}
+            numbers |= {"streamd.created": self.info.created}
+        if self._typing is not None:
+            numbers["streamd.format"] = FORMATS.index(self._typing.format)
+        schema = UNTYPED if self._typing is None else self._typing.schema
+        merged = [file for output in outputs for file in output.merged]
+        try:
+            self._table = self._table.commit(schema, files, merged, numbers)
+        except CommitRefused:
+            return False
+        self.end = end
+        self._files += len(files)
+        self._rows += sum(output.new.records for output in outputs)
+        self._bytes += sum(file.size for file in files)
+        self._unfit += sum(each.unfit for each in done)
+        self._table.vacuum(self._settings.grace_seconds)
+        return True
 
-    def drop_plan(self) -> None:
-        """Nothing will come of the plan: what was written of it goes first, so that it is never seen beside others."""
-        for output in self.manifest.plan:
-            self._files.delete(output.file.path)
-        self.manifest = self._manifests.commit(replace(self.manifest, plan=()))
+    def begin_again(self, done: Sequence[Done]) -> None:
+        """Drop what was written, and begin anew from what the other commit left."""
+        self._refused += 1
+        files = self._table.location.files()
+        for each in done:
+            if each.file is not None:
+                files.delete_file(each.file.path)
+        if self._refused > _REFUSED_MAX:
+            raise ArchiveError(
+                f"other runs are archiving topic {self.info.name!r} to {self._table.location.uri}: run one of them"
+            )
+        self._look_at(TopicTable.open(self._table.location))
+        self.begin()
 
-    def tidy(self) -> None:
-        """Delete young files that do not count any more, once nobody reads them."""
-        before = time.time() - self._settings.young_seconds
-        over = [each for each in self.manifest.retired if each.at <= before]
-        if not over:
-            return
-        for each in over:
-            self._files.delete(each.path)
-        kept = tuple(each for each in self.manifest.retired if each.at > before)
-        self.manifest = self._manifests.commit(replace(self.manifest, retired=kept))
+    def settle(self) -> None:
+        """Say how far the archive is also where there was nothing to write behind lost records."""
+        if self._table.exists and self.end != self._number(END) and self.commit(()):
+            self._group.move([(self.info.id, self.end)])
 
     def archived(self) -> Archived:
         """What was done."""
-        manifest = self.manifest
-        lost = sum(end - first for first, end in manifest.lost)
-        return Archived(manifest.topic, manifest.first, manifest.end, self._rows, self._bytes, self._written, lost)
+        kept = sum(file.rows for file in self._table.files())
+        lost = self.end - self._first - kept
+        return Archived(self.info.name, self._first, self.end, self._rows, self._bytes, self._files, lost, self._unfit)
+
+
+def _set_group(id: int, group: str, position: int, client: StorageClient) -> None:
+    client.set_group(id, group, position)
 
 
 def _chosen(storage: Storage, patterns: Sequence[str]) -> list[Info]:

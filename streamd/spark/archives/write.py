@@ -1,42 +1,28 @@
-"""How the files of an archive run are written: each by a task that does nothing else, or finds that this was done."""
+"""How the files of an archive run are written: by Spark's tasks, large files one each and small ones many together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
+from deltalake.transaction import AddAction
 
-from streamd.spark.archives.arrow import ArrowFiles
-from streamd.spark.archives.files import Location
-from streamd.spark.archives.manifest import Output
+from streamd.spark.archives.parquet import read_files, write_file
+from streamd.spark.archives.typed import ERROR, UNTYPED
 from streamd.spark.daemon import open_storage
-from streamd.spark.read.columns import ARROW, batches
+from streamd.spark.read.columns import batches
 from streamd.store.errors import NoSuchSegment, RecordsTruncated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamd.spark.archives.files import Files
-    from streamd.spark.archives.manifest import File
+    from streamd.spark.archives.location import Location
+    from streamd.spark.archives.plan import Output
+    from streamd.spark.archives.typed import Typing
 
-COLUMNS: Final = ("offset", "timestamp", "type", "value")
-"""The columns in a file. The topic and the date are in its path."""
-
-SCHEMA: Final = pa.schema([(name, ARROW[name]) for name in COLUMNS])
-
-_ROW_GROUP_BYTES: Final = 32 << 20
-"""So much is in memory at once, and is what a reader of one column fetches of it."""
-
-_HOW: Final[dict[str, Any]] = {
-    "compression": "zstd",
-    "use_dictionary": ["type"],
-    # Offsets count up and times hardly change: as differences they take next to nothing.
-    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
-    # The smallest and the largest value of a payload help nobody, and take long to find.
-    "write_statistics": ["offset", "timestamp", "type"],
-}
+_TASKS_PER_CORE: Final = 2
 
 
 class Job(NamedTuple):
@@ -46,78 +32,84 @@ class Job(NamedTuple):
     path: str | None
     server: str | None
     topic: str
-    id: int
+    typing: Typing | None
     output: Output
 
 
 class Done(NamedTuple):
-    """What came of it."""
+    """What came of a job."""
 
     topic: str
+    file: AddAction | None
+    unfit: int = 0
+    """How many of the new records do not fit the schema."""
     gone: str = ""
     """Where records went before they were read: what went."""
 
 
-DELETED: Final = "it was deleted"
-
-
 def write_in_tasks(spark: SparkSession, jobs: Sequence[Job]) -> list[Done]:
     """Write these files, as many at once as Spark has cores."""
-    done: list[Done] = spark.sparkContext.parallelize(jobs, len(jobs)).map(_carry_out).collect()
-    return done
+    context = spark.sparkContext
+    packs = list(_packed(jobs, _TASKS_PER_CORE * context.defaultParallelism))
+    done: list[list[Done]] = context.parallelize(packs, len(packs)).map(_carry_out_all).collect()
+    return [each for some in done for each in some]
+
+
+def _packed(jobs: Sequence[Job], packs: int) -> Iterator[list[Job]]:
+    """The jobs in order, in about so many packs of the same size, or one each: a task costs as much as a small file."""
+    # An empty file costs something too.
+    sizes = [job.output.new.bytes + (64 << 10) for job in jobs]
+    share = sum(sizes) / packs
+    pack: list[Job] = []
+    filled = 0
+    for job, size in zip(jobs, sizes, strict=True):
+        if pack and filled + size > share:
+            yield pack
+            pack, filled = [], 0
+        pack.append(job)
+        filled += size
+    yield pack
+
+
+def _carry_out_all(jobs: Sequence[Job]) -> list[Done]:
+    return [_carry_out(job) for job in jobs]
 
 
 def _carry_out(job: Job) -> Done:
-    files = ArrowFiles(job.location)
+    new = job.output.new
+    # A name of its own: what another attempt or a run that was cut off wrote is never taken for this one.
+    name = f"part-{job.output.first:020}-{new.end:020}-{uuid4().hex}.parquet"
+    schema = UNTYPED if job.typing is None else job.typing.schema
+    rows = _Rows(job, schema)
     try:
-        if not is_written(files, job.output.file):
-            files.put(job.output.file.path, lambda file: _write(file, files, job))
+        file = write_file(job.location, name, schema, rows.all(), is_new=True)
     except RecordsTruncated as error:
-        return Done(job.topic, truncated(error.first_number))
+        return Done(job.topic, None, gone=f"records below {error.first_number} were truncated, or have expired")
     except NoSuchSegment:
-        return Done(job.topic, DELETED)
-    return Done(job.topic)
+        return Done(job.topic, None, gone="it was deleted")
+    wanted = sum(merged.rows for merged in job.output.merged) + new.records
+    if rows.count != wanted:
+        raise ValueError(f"{name}: {rows.count} records were read, and {wanted} are to be in it")
+    return Done(job.topic, file, rows.unfit)
 
 
-def is_written(files: Files, file: File) -> bool:
-    """Whether a file is there: by a run that was cut off, or another attempt. It has its name when it is whole."""
-    return files.rows(file.path) == file.rows
+class _Rows:
+    """The rows of a file, counted as they pass."""
 
+    def __init__(self, job: Job, schema: Any) -> None:
+        self._job = job
+        self._schema = schema
+        self.count = self.unfit = 0
 
-def truncated(first: int) -> str:
-    """What to say where a topic begins at this record by now."""
-    return f"records below {first} were truncated, or have expired"
-
-
-def _write(target: Any, files: ArrowFiles, job: Job) -> None:
-    output = job.output
-    rows = 0
-    with pq.ParquetWriter(target, SCHEMA, **_HOW) as writer:
-        for group in _groups(_batches(files, job)):
-            writer.write_table(group, row_group_size=max(group.num_rows, 1))
-            rows += group.num_rows
-    if rows != output.file.rows:
-        raise ValueError(f"{output.file.path}: {rows} records were read, and {output.file.rows} are to be in it")
-
-
-def _batches(files: ArrowFiles, job: Job) -> Iterator[Any]:
-    for young in job.output.young:
-        yield from files.batches(young.path)
-    live, end = job.output.live, job.output.file.end
-    if live < end:
-        storage = open_storage(job.path, job.server)
-        yield from batches(SCHEMA, job.topic, storage.read(job.id, live, end))
-
-
-def _groups(some: Iterable[Any]) -> Iterator[Any]:
-    """Batches put together into groups of rows."""
-    gathered: list[Any] = []
-    size = 0
-    for batch in some:
-        gathered.append(batch)
-        size += batch.nbytes
-        if size >= _ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(gathered, SCHEMA)
-            gathered, size = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered, SCHEMA)
+    def all(self) -> Iterator[Any]:
+        """Merged ones, then new ones."""
+        job, new = self._job, self._job.output.new
+        for batch in read_files(job.location, [file.path for file in job.output.merged], self._schema):
+            self.count += len(batch)
+            yield batch
+        for batch in batches(UNTYPED, job.topic, open_storage(job.path, job.server).read(new.id, new.first, new.end)):
+            made = batch if job.typing is None else job.typing.added(batch)
+            self.count += len(made)
+            if job.typing is not None:
+                self.unfit += len(made) - pc.sum(pc.is_null(made.column(ERROR))).as_py()
+            yield made

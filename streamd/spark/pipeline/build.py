@@ -10,9 +10,12 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from streamd.spark.archives.delta import TopicTable
+from streamd.spark.archives.location import ArchiveError, location_of
 from streamd.spark.pipeline import smq as pipeline_smq
 from streamd.spark.pipeline.file import Pipeline, PipelineError, Sink, Source
 from streamd.spark.read.source import COLUMNS
+from streamd.spark.sink.batches import each_batch, each_batch_to_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 
 CORRUPT: Final = "corrupt"
 """The column of a JSON or CSV source with the text that does not fit the schema."""
+
+WRITTEN: Final = "written"
+"""The metric of a query's progress that counts the rows for its sink."""
 
 RECORD: Final = "record_"
 """In a JSON or CSV source the record's own columns begin with this: those of the schema have the plain names."""
@@ -35,6 +41,8 @@ def build(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> DataFrame:
     for at, source in enumerate(pipeline.sources):
         try:
             _load(spark, pipeline, source, f"{pipeline.name}.{sink.name}").createOrReplaceTempView(source.name)
+        except (ArchiveError, ValueError) as error:
+            raise pipeline.error(str(error), "source", at)
         except PySparkException as error:
             key = "watermark" if source.watermark is not None and not isinstance(error, ParseException) else "schema"
             raise pipeline.error(_first_line(error), "source", at, key)
@@ -53,6 +61,8 @@ def build(spark: SparkSession, pipeline: Pipeline, sink: Sink) -> DataFrame:
 
 
 def _load(spark: SparkSession, pipeline: Pipeline, source: Source, group: str) -> DataFrame:
+    if source.static is not None:
+        return _static(spark, source)
     reader = spark.readStream.format("streamd").options(**source.where).options(**source.options)
     if pipeline.path is not None:
         reader = reader.option("path", pipeline.path)
@@ -62,6 +72,21 @@ def _load(spark: SparkSession, pipeline: Pipeline, source: Source, group: str) -
     if source.watermark is not None:
         frame = frame.withWatermark(source.watermark.column, source.watermark.delay)
     return frame
+
+
+def _static(spark: SparkSession, source: Source) -> DataFrame:
+    """A table that does not change while the pipeline runs."""
+    assert source.static is not None
+    kind, place = source.static
+    if kind == "parquet":
+        return spark.read.parquet(_located(place))
+    if kind == "csv":
+        return spark.read.options(**source.parse).csv(_located(place), source.schema)
+    location = location_of(spark, place)
+    table = TopicTable.open(location)
+    if not table.exists:
+        raise ValueError(f"{place} is no Delta table")
+    return spark.createDataFrame(table.delta.to_pyarrow_table())
 
 
 def _parsed(frame: DataFrame, source: Source) -> DataFrame:
@@ -102,10 +127,17 @@ def _shaped(frame: DataFrame, sink: Sink) -> DataFrame:
 
 def writer(pipeline: Pipeline, sink: Sink, frame: DataFrame) -> DataStreamWriter:
     """What writes to a sink, but for its trigger."""
+    frame = frame.observe(WRITTEN, f.count(f.lit(1)).alias("rows"))
     made = frame.writeStream.queryName(f"{pipeline.name}/{sink.name}").outputMode(sink.mode)
     made = made.option("checkpointLocation", f"{_located(pipeline.checkpoint)}/{sink.name}")
     if sink.topic is not None:
-        return made.format("streamd").option("server", pipeline.server).option("topic", sink.topic)
+        where = {"server": pipeline.server, "topic": sink.topic}
+        if sink.mode == "update":
+            # Spark refuses it to sinks like ours.
+            return made.foreachBatch(each_batch(where))
+        return made.format("streamd").options(**where)
+    if sink.delta is not None:
+        return made.foreachBatch(each_batch_to_delta(location_of(frame.sparkSession, sink.delta), sink.partition_by))
     if sink.parquet is not None:
         made = made.format("parquet").option("path", _located(sink.parquet)).option("compression", "zstd")
         return made.partitionBy(*sink.partition_by) if sink.partition_by else made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
-from streamd.spark.pipeline.build import build, refused, writer
+from streamd.spark.pipeline.build import WRITTEN, build, refused, writer
 from streamd.spark.pipeline.file import Pipeline
+from streamd.spark.read.lag import behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,9 +30,11 @@ class Progress:
     sink: str
     batch: int
     rows: int
+    """Read, of all sources."""
+    written: int
     rows_per_second: float
     lag: int
-    """Records that were there and not read yet, when it was told."""
+    """Messages that are there and not read yet, when this is told."""
 
 
 class QueryFailed(Exception):
@@ -91,8 +93,10 @@ class Running:
                 continue
             self._told[name] = each["batchId"]
             rate = float(each["processedRowsPerSecond"] or 0)
-            lag = sum(lag_of(source["latestOffset"], source["endOffset"]) for source in each["sources"])
-            yield Progress(name, each["batchId"], each["numInputRows"], rate, lag)
+            lag = sum(behind(each, self._pipeline.path, self._pipeline.server).values())
+            observed: Any = each["observedMetrics"].get(WRITTEN)
+            written = observed["rows"] if observed else 0
+            yield Progress(name, each["batchId"], each["numInputRows"], written, rate, lag)
 
 
 def _wait_until_begun(query: StreamingQuery) -> None:
@@ -112,18 +116,3 @@ def check(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:
         build(spark, pipeline, sink)
         columns[sink.name] = spark.table(sink.view).schema.simpleString()
     return columns
-
-
-def lag_of(latest: Any, end: Any) -> int:
-    """How many records lie between two offsets of a source, as Spark tells them."""
-    try:
-        have, read = (_topics(each) for each in (latest, end))
-    except (TypeError, ValueError, KeyError):
-        return 0
-    return sum(max(0, place["next"] - read.get(name, place)["next"]) for name, place in have.items())
-
-
-def _topics(offset: Any) -> dict[str, Any]:
-    found = json.loads(offset) if isinstance(offset, str) else offset
-    topics: dict[str, Any] = found["topics"]
-    return topics

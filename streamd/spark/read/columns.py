@@ -83,15 +83,6 @@ def _batch(schema: Any, topic: str, runs: Sequence[Run], records: int) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def as_columns(schema: Any, topic: str, batch: Any) -> Any:
-    """A record batch out of an archive, which has all columns but the topic, with the columns of an Arrow schema."""
-    columns = [
-        pa.repeat(pa.scalar(topic, pa.string()), len(batch)) if name == "topic" else batch.column(name)
-        for name in schema.names
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 def _fixed(kind: Any, numbers: NDArray[np.int64]) -> Any:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from streamd.spark.daemon import Run
 
-# The program that Spark runs to push filters down, and in no other case.
-_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+# The program that Spark runs to push filters down. It is loaded only where push-down is on.
+PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def microseconds_now() -> int:
@@ -93,4 +93,4 @@ class FilteredBatchReader(BatchReader):
 
 def batch_reader(options: ReadOptions, schema: StructType) -> BatchReader:
     """The reader that suits this process: where push-down is off, Spark refuses one that could be told of filters."""
-    return (FilteredBatchReader if _PUSHING in sys.modules else BatchReader)(options, schema)
+    return (FilteredBatchReader if PUSHING in sys.modules else BatchReader)(options, schema)

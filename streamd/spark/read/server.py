@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Final, NoReturn, TypeVar
 
 from streamd.client.blocking import StorageClient
-from streamd.client.errors import ClientError, ConnectionLost, Refused
+from streamd.client.core.reconnecting import Backoff
+from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken, Refused
 from streamd.client.storage import StorageTruncated
 from streamd.store.errors import NoSuchSegment, ReadFailed, RecordsTruncated
 from streamd.wire.tools import NAMES_MAX, SPLIT_MAX, Run, SegmentInfo
@@ -17,7 +18,6 @@ T = TypeVar("T")
 
 # A daemon that is started again is back in a moment. Everything asked here can be asked twice.
 _AWAY_SECONDS_MAX: Final = 30.0
-_PAUSE_SECONDS: Final = 0.1
 _TRIES_MAX: Final = 3
 
 
@@ -26,9 +26,7 @@ class ServerStorage:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._client = StorageClient(address)
-        # Where nobody listens, that is said at once.
-        self._client.connect()
+        self._connect()
 
     def close(self) -> None:
         """Hang up. A connection that is lost already is nobody's trouble."""
@@ -97,16 +95,20 @@ class ServerStorage:
         """Wait for the daemon. One that hangs up on each question does not know these messages."""
         if tries > _TRIES_MAX:
             raise lost
-        begin = time.monotonic()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Connect to a daemon, which may be about to start."""
+        backoff = Backoff(_AWAY_SECONDS_MAX)
         while True:
             self._client = StorageClient(self._address)
             try:
                 self._client.connect()
                 return
-            except ConnectionLost:
-                if time.monotonic() > begin + _AWAY_SECONDS_MAX:
-                    raise lost
-            time.sleep(_PAUSE_SECONDS)
+            except ProtocolBroken:
+                raise
+            except ConnectionLost as lost:
+                time.sleep(backoff.delay(lost, time.monotonic()))
 
 
 def _translate(error: ClientError) -> NoReturn:

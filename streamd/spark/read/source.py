@@ -35,6 +35,12 @@ class StreamdSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns. Who needs only some gives these with ``.schema(…)``, and no others are made."""
+        if "provider" in self.options:
+            # Spark gives this to CREATE TABLE alone, and none of the options to who reads the table later.
+            raise OptionError(
+                "CREATE TABLE keeps no options of a source like this one: use CREATE TEMPORARY VIEW name USING streamd "
+                "OPTIONS (…) to read, and df.write.format('streamd') in place of INSERT INTO"
+            )
         return StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -93,7 +93,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = dict(self._infos(self._storage()))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the topics end, for the query's progress. Called by Spark."""
+        """Where the topics ended when the trigger was planned, for the query's progress. Called by Spark right then.
+
+        `streamd.spark.behind_latest` tells how far behind a query is when its trigger is done.
+        """
         return None if self._latest is None else encode(self._latest)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -155,7 +158,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         heads: Positions = {}
         for name, position in begin.items():
             info = infos.get(name)
-            if info is None:
+            if info is None and not self._options.reads(name):
+                _log.warning("topic %r is not read any more: the query goes on without it", name)
+            elif info is None:
                 losses.deleted(name, position.next, again=False)
             elif info.id != position.id:
                 losses.deleted(name, position.next, again=True)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from uuid import UUID
 
 from streamd.batch import Batch
 from streamd.client import StorageClient, StorageRefused
-from streamd.client.errors import ClientError, ConnectionLost, ProtocolBroken
+from streamd.client.core.reconnecting import RECONNECT_SECONDS_MAX, Backoff
+from streamd.client.errors import ClientError, ConnectionLost
 from streamd.wire.tools import PARTS_MAX, LevelChange, Part
 
 T = TypeVar("T")
-Recover = Callable[[StorageClient], object]
 
 SINKS: Final = "spark/sinks"
 """The segment that keeps how far each query is. It has no records."""
-
-RECONNECT_SECONDS_MAX: Final = 60.0
-"""How long a daemon may be away before a task or a commit fails."""
 
 UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
 """So much is kept to be sent again after a lost connection."""
@@ -29,8 +27,8 @@ UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
 PIPELINED_BYTES_MAX: Final = 8 << 20
 """So much is on its way before it is acknowledged."""
 
-_PAUSE_SECONDS_FIRST: Final = 0.05
-_PAUSE_SECONDS_MAX: Final = 2.0
+_OPENED_AT_ONCE: Final = 500
+"""So many hidden segments are asked for before the first answer is waited for."""
 
 
 class Retrying:
@@ -47,8 +45,7 @@ class Retrying:
 
         `recover` is done first on each new one. ConnectionLost comes when there was none for too long.
         """
-        end = 0.0
-        pause = _PAUSE_SECONDS_FIRST
+        backoff = Backoff(RECONNECT_SECONDS_MAX)
         while True:
             try:
                 if self._client is None:
@@ -56,16 +53,9 @@ class Retrying:
                     if recover is not None:
                         recover(self._client)
                 return operation(self._client)
-            except ProtocolBroken:
-                # Whoever answers there is no daemon of ours, and won't be one in a minute.
-                raise
-            except ConnectionLost:
+            except ConnectionLost as error:
                 self.hang_up()
-                end = end or time.monotonic() + RECONNECT_SECONDS_MAX
-                if time.monotonic() > end:
-                    raise
-                time.sleep(pause)
-                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+                time.sleep(backoff.delay(error, time.monotonic()))
 
     def hang_up(self) -> None:
         """End the connection; what is awaited on it is not waited for."""
@@ -88,10 +78,17 @@ class HiddenWriter:
         self._unacknowledged_bytes = 0
         self._finished = False
 
+    def open(self, topics: Iterable[str]) -> None:
+        """Make hidden segments for topics that have none yet: many at once, since each takes a sync of the disk."""
+        new = [topic for topic in dict.fromkeys(topics) if topic not in self._parts]
+        if len(self._parts) + len(new) > PARTS_MAX:
+            raise ClientError(f"more than {PARTS_MAX} topics in one partition: write fewer topics at a time")
+        for first in range(0, len(new), _OPENED_AT_ONCE):
+            self._parts.update(self._run(partial(self._open, new[first : first + _OPENED_AT_ONCE])))
+
     def append(self, topic: str, batch: Batch) -> None:
         """Write records for a topic. They are on disk after `finish`."""
-        if topic not in self._parts:
-            self._parts[topic] = self._run(lambda client: self._open(client, topic))
+        self.open([topic])
         hidden = self._parts[topic].hidden
         number = self._numbers.get(hidden, 0)
         self._numbers[hidden] = number + batch.count
@@ -108,14 +105,15 @@ class HiddenWriter:
         self._finished = True
         return tuple(self._parts.values())
 
-    def _open(self, client: StorageClient, topic: str) -> Part:
-        try:
-            target = client.create(topic, exists_ok=True) if self._create_topics else client.segment(topic)
-        except StorageRefused as error:
-            if error.reason == "NoSuchSegment":
-                raise ClientError(f"there is no topic {topic!r}: create it, or set createTopics to true") from None
-            raise
-        return Part(client.create_hidden(f"{self._name}/{len(self._parts)}", replace=True), target.id)
+    def _open(self, topics: Sequence[str], client: StorageClient) -> dict[str, Part]:
+        targets = {info.name: info.id for info in client.named(topics)}
+        missing = [topic for topic in topics if topic not in targets]
+        if missing and not self._create_topics:
+            raise ClientError(f"there is no topic {missing[0]!r}: create it, or set createTopics to true")
+        targets.update((info.name, info.id) for info in client.create_all(missing))
+        first = len(self._parts)
+        hidden = client.create_hidden_all([f"{self._name}/{first + number}" for number in range(len(topics))])
+        return {topic: Part(id, targets[topic]) for topic, id in zip(topics, hidden, strict=True)}
 
     def _run(self, operation: Callable[[StorageClient], T]) -> T:
         return self._connection.run(operation, self._send_again)
@@ -172,8 +170,10 @@ class Delivery:
 
     def abandon(self) -> None:
         """Drop what was not published. What can't be dropped now expires by itself."""
+        hidden = [part.hidden for part in self._parts]
         with suppress(ClientError), StorageClient(self._server) as client:
-            client.delete_hidden([part.hidden for part in self._parts])
+            for first in range(0, len(hidden), PARTS_MAX):
+                client.delete_hidden(hidden[first : first + PARTS_MAX])
 
     def _are_gone(self, client: StorageClient) -> bool:
         """Whether the hidden segments are there no more: then the connection was lost after they were published."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -12,7 +13,7 @@ from streamd.spark.options import OptionError, check_server_address
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_KNOWN: Final = ("server", "topic", "txnId", "createTopics")
+_KNOWN: Final = ("server", "topic", "txnId", "txnVersion", "createTopics")
 
 # Spark gives a sink its own options too.
 _SPARKS: Final = ("checkpointLocation", "queryName")
@@ -28,6 +29,8 @@ class SinkOptions:
     topic: str | None
     txn_id: str | None
     create_topics: bool
+    txn_version: int = 0
+    """Of writes with one `txn_id`, those with a higher version are new ones."""
 
 
 def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
@@ -52,16 +55,22 @@ def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
         raise OptionError("txnId is for df.write: a stream writes each of its batches once by itself")
     if txn_id == "":
         raise OptionError("txnId is empty: give one that is this write's own")
+    version = values.get("txnversion", "0")
+    if not re.fullmatch(r"[0-9]{1,18}", version) or (txn_id is None and "txnversion" in values):
+        raise OptionError("txnVersion is a whole number from 0 on, beside txnId: writes of an id that count up are new")
     create = values.get("createtopics", "true").lower()
     if create not in ("true", "false"):
         raise OptionError(f"createTopics is {create!r}: give true or false")
-    return SinkOptions(server, values.get("topic"), txn_id, create == "true")
+    return SinkOptions(server, values.get("topic"), txn_id, create == "true", int(version))
 
 
 def check_columns(schema: StructType, topic: str | None, overwrite: bool) -> None:
     """Whether rows of this schema can be written; OptionError."""
     if overwrite:
-        raise OptionError('topics are appended to: use mode("append"), or outputMode("append") or ("update")')
+        raise OptionError(
+            'topics are appended to: use mode("append") or outputMode("append"), and for outputMode("update") '
+            "foreachBatch(streamd.spark.each_batch(server=…, topic=…))"
+        )
     types = {field.name: field.dataType.typeName() for field in schema.fields}
     for name, found in types.items():
         if name not in _TYPES:

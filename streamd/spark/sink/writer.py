@@ -76,7 +76,7 @@ class BatchSink(DataSourceArrowWriter):
         if txn is None:
             delivery.publish()
         else:
-            delivery.publish_once(uuid5(_NAMESPACE, f"txn/{txn}"), 1)
+            delivery.publish_once(uuid5(_NAMESPACE, f"txn/{txn}"), self._options.txn_version + 1)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """In the driver: drop what tasks have written, if it was not published."""
@@ -123,7 +123,9 @@ def _write(options: SinkOptions, what: str, batches: Iterator[RecordBatch]) -> t
     name = f"spark/{what}/{context.partitionId()}/{context.taskAttemptId()}"
     with HiddenWriter(options.server, name, create_topics=options.create_topics) as hidden:
         for batch in batches:
-            for topic, records in by_topic(batch, options.topic):
+            parts = list(by_topic(batch, options.topic))
+            hidden.open(topic for topic, _ in parts)
+            for topic, records in parts:
                 hidden.append(topic, records)
         return hidden.finish()
 

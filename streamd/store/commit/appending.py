@@ -6,29 +6,28 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from struct import pack
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, succeed
 
 from streamd.batch import Batch
 from streamd.store.commit.fanout import ROWS_MAX, parts_of, pieces_of
 from streamd.store.commit.gathering import Commit, Waiter
+from streamd.store.commit.levels import Append, Appended, Level, check_writer, compare
 from streamd.store.commit.pipeline import Pipeline
 from streamd.store.errors import (
-    LevelGap,
-    LevelOverlap,
     NoSuchSegment,
     RequestTooLarge,
     SegmentSealed,
     StoreError,
     StoreReadOnly,
 )
-from streamd.store.journal.frame import ENTRY_BYTES_MAX, NO_WRITER, Entry, Kind
+from streamd.store.journal.frame import ENTRY_BYTES_MAX, Entry, Kind
 from streamd.store.names import NUMBERED
 from streamd.store.records.offsets import span
 from streamd.store.segments.broadcasts import BROADCASTS, Numbered
 from streamd.store.segments.registry import Segments
-from streamd.store.segments.segment import Segment
+from streamd.store.segments.segment import FORGOTTEN, Segment
 
 REQUEST_BYTES_MAX: Final = 256 << 20
 """No single append may be larger, whatever the limits of the protocols say."""
@@ -38,36 +37,6 @@ _SMALL_BYTES: Final = 64 << 20
 
 # Segments that one entry names. It takes effect in one turn of the reactor.
 _IDS_MAX: Final = 256
-
-
-class Appended(NamedTuple):
-    """Where records went. `duplicate`: the writer had stored them before; nothing was stored now."""
-
-    number: int
-    offset: int
-    duplicate: bool = False
-
-
-class Level(NamedTuple):
-    """An ack level to be raised: the fields are those of `Store.append`."""
-
-    segment: Segment
-    writer: bytes
-    expected: int
-    level: int
-    initial: int = 0
-
-
-class Append(NamedTuple):
-    """One part of an atomic append to several segments; the fields are those of `Store.append`."""
-
-    segment: Segment
-    batch: Batch
-    tag: int = 0
-    writer: bytes | None = None
-    expected: int = 0
-    level: int = 0
-    initial: int = 0
 
 
 class Appending:
@@ -120,7 +89,7 @@ class Appending:
         if len(batch.payload) + 4 * len(batch.lengths) > REQUEST_BYTES_MAX:
             raise RequestTooLarge(f"{len(batch.payload)} bytes in one append, {REQUEST_BYTES_MAX} at most")
         if writer is not None:
-            _check_writer(writer)
+            check_writer(writer)
             try:
                 fresh = self._check_level(segment, writer, expected, level, initial)
             except StoreError as error:
@@ -151,7 +120,7 @@ class Appending:
         expected: int = 0,
         level: int = 0,
     ) -> None:
-        """Append records as `append` does; `waiter` is told when they are on disk. For those who do it most.
+        """Append records as `append` does, for those who do it most: `waiter` is told that they are on disk, not where.
 
         Nothing is told where this raises.
         """
@@ -166,15 +135,14 @@ class Appending:
             or (writer is not None and (level <= expected or segment.claimed_level(writer) != expected))
         ):
             appended = self.append(segment, batch, tag=tag, writer=writer, expected=expected, level=level)
-            appended.addCallbacks(waiter.callback, waiter.errback)
+            appended.addCallbacks(lambda _: waiter.callback(None), waiter.errback)
             return
         commit = pipeline.gathering
-        place = Appended(segment.next_number, segment.next_offset)
         if not commit.extend(segment, batch, tag):
             self._place(commit, segment, batch, tag)
         if writer is not None:
             self._raise_level(commit, segment, writer, level)
-        pipeline.notify(waiter, place)
+        pipeline.notify(waiter, None)
 
     def append_all(self, appends: Sequence[Append]) -> Deferred[list[Appended]]:
         """Append to several segments in one atomic frame: after a crash all of it is there, or none."""
@@ -195,11 +163,11 @@ class Appending:
             if each.writer is None:
                 fresh.append(True)
                 continue
-            _check_writer(each.writer)
+            check_writer(each.writer)
             key = (each.segment, each.writer)
             stored = levels.get(key, each.segment.claimed_level(each.writer))
             try:
-                fresh.append(_compare(stored, each.expected, each.level, each.initial))
+                fresh.append(compare(stored, each.expected, each.level, each.initial))
             except StoreError as error:
                 return self._pipeline.refuse(error, settled=False)
             levels[key] = max(each.level, each.initial if stored is None else stored)
@@ -316,13 +284,22 @@ class Appending:
         return place
 
     def _check_level(self, segment: Segment, writer: bytes, expected: int, level: int, initial: int) -> bool:
-        return _compare(segment.claimed_level(writer), expected, level, initial)
+        return compare(segment.claimed_level(writer), expected, level, initial)
 
     def _raise_level(self, commit: Commit, segment: Segment, writer: bytes, level: int) -> None:
         segment.touched = commit.number
         commit.touched.add(segment)
         segment.claim().levels[writer] = level
         commit.level(segment, writer, level)
+
+    def forget_level(self, segment: Segment, writer: bytes) -> Deferred[None]:
+        """Drop the ack level of a writer, which is new to the segment from then on."""
+        check_writer(writer)
+        self._check_writable()
+        if (refused := self._check(segment)) is not None:
+            return refused
+        self._raise_level(self._pipeline.gathering, segment, writer, FORGOTTEN)
+        return self._pipeline.wait(None)
 
     def publish(self, parts: Sequence[tuple[Segment, Segment]], levels: Sequence[Level] = ()) -> Deferred[None]:
         """Make each (hidden segment, target) pair one: all of them, and the writers' ack levels, or nothing.
@@ -334,11 +311,11 @@ class Appending:
         fresh = []
         mismatch: StoreError | None = None
         for each in levels:
-            _check_writer(each.writer)
+            check_writer(each.writer)
             if (refused := self._check(each.segment)) is not None:
                 return refused
             try:
-                fresh.append(_compare(each.segment.claimed_level(each.writer), each.expected, each.level, each.initial))
+                fresh.append(compare(each.segment.claimed_level(each.writer), each.expected, each.level, each.initial))
             except StoreError as error:
                 mismatch = error
         if any(fresh) and not all(fresh):
@@ -403,20 +380,3 @@ def _ids(segments: Sequence[Segment]) -> Iterator[list[int]]:
     """The ids of segments, as many at a time as an entry names."""
     for first in range(0, len(segments), _IDS_MAX):
         yield [segment.id for segment in segments[first : first + _IDS_MAX]]
-
-
-def _check_writer(writer: bytes) -> None:
-    if len(writer) != len(NO_WRITER):
-        raise StoreError(f"a writer's id has {len(NO_WRITER)} bytes, not {len(writer)}")
-
-
-def _compare(stored: int | None, expected: int, level: int, initial: int) -> bool:
-    """Compare-and-set on an ack level: whether the append is new. False: it is stored already."""
-    current = initial if stored is None else stored
-    if stored is not None and current >= level:
-        return False
-    if current == expected:
-        return True
-    if current > expected:
-        raise LevelOverlap(stored, expected, level)
-    raise LevelGap(stored, expected, level)

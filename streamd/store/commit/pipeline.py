@@ -7,25 +7,23 @@ to it at once, so under load everything that arrived during one sync shares the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from streamd.metrics import CommitCounts
+from streamd.store.commit.full import Full
 from streamd.store.commit.gathering import Commit, IWriter, Waiter
 from streamd.store.commit.inplace import BYTES_MAX, InPlace
 from streamd.store.commit.pace import Pace
+from streamd.store.commit.tail import wake
 from streamd.store.commit.turn import Turn
 from streamd.store.errors import StoreError, StoreReadOnly
 from streamd.store.journal.frame import Entry, Kind
 from streamd.store.journal.writer import FILE_ENTRIES_MAX, NoRoom
 from streamd.store.segments.registry import Segments
 from streamd.store.segments.segment import Segment
-
-# How long appends are refused after the disk was found full, before the next one may try again.
-_FULL_SECONDS: Final = 1.0
 
 UNFOLDED_ENTRIES_MAX: Final = 200_000
 """Entries of the journal that may be in memory before writers wait for the compactor: what a start has to replay."""
@@ -48,18 +46,6 @@ Name = tuple[bool, str]
 """Whether a segment is hidden, and what it is called: hidden ones have names of their own."""
 
 _NOBODY: Final = object()
-
-
-@dataclass
-class Full:
-    """The time in which the disk has no room for appends."""
-
-    since: float
-    tried: float
-    """When it was last asked whether there is some."""
-    requests: int = 0
-    bytes: int = 0
-    """What was refused."""
 
 
 class Pipeline:
@@ -119,11 +105,8 @@ class Pipeline:
 
     def check_room(self, size: int) -> None:
         """Raise StoreReadOnly where so many bytes are not even tried, since the disk was found full just now."""
-        full = self._full
-        if full is not None and self._seconds() - full.tried < _FULL_SECONDS:
-            full.requests += 1
-            full.bytes += size
-            raise StoreReadOnly("the disk is full")
+        if self._full is not None:
+            self._full.check(self._seconds(), size)
 
     @property
     def waits_for_fold(self) -> bool:
@@ -328,7 +311,7 @@ class Pipeline:
             self.gathering.roll = True
         if commit.frees and self._freeing_since is None:
             self._freeing_since = self._seconds()
-        self._wake()
+        wake(self._segments)
         if self._closed is not None and self._flying is None:
             self._close_writer()
 
@@ -350,19 +333,17 @@ class Pipeline:
         assert flying is not None
         now = self._seconds()
         if self._full is None:
-            self._log.error("the disk is full, writes are refused until there is room: {error}", error=str(error))
-            self._full = Full(now, now)
+            self._full = Full(now, error)
             self.hindered = True
             # What was deleted may be in the file that is written to, and a fold of it gives room back.
             self._freeing_since = self._freeing_since or now
-        self._full.tried = now
+        self._full.tried(now)
         if not flying.entries and gathering.entries:
             # It was a look for room, on which nothing depends: what came meanwhile has its own chance.
             self._fly()
             return
         waiters = flying.waiters + gathering.waiters
-        self._full.requests += len(waiters)
-        self._full.bytes += flying.bytes + gathering.bytes
+        self._full.refused(len(waiters), flying.bytes + gathering.bytes)
         self.counted.failed += bool(waiters)
         self._flying = None
         self.gathering = Commit(gathering.number + 1, flying.sequence)
@@ -381,24 +362,7 @@ class Pipeline:
         """An append is stored, or could be."""
         self._full = None
         self.hindered = self.closing
-        self._log.info(
-            "the disk has room again: {requests} writes with {bytes} bytes were refused in {seconds} s",
-            requests=full.requests,
-            bytes=full.bytes,
-            seconds=round(self._seconds() - full.since, 1),
-        )
-
-    def _wake(self) -> None:
-        """Tell those who wait at the tail of a segment that changed."""
-        woken, self._segments.woken = self._segments.woken, []
-        for segment in woken:
-            if not segment.waiters:
-                continue
-            over = segment.sealed or segment.deleted
-            ready = [each for each, number in segment.waiters.items() if over or segment.number > number]
-            for deferred in ready:
-                if segment.waiters and segment.waiters.pop(deferred, None) is not None:
-                    deferred.callback(None)
+        full.ended(self._seconds())
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 
+class Gathered(Protocol):
+    """What came together in a turn, to be written as one."""
+
+    def gather(self) -> None:
+        """Put it into the commit. Must not raise."""
+
+
 class Due(Protocol):
     """Somebody with something left to do in this turn."""
 
@@ -20,13 +27,15 @@ class Due(Protocol):
 class Turn:
     """The turn that lasts, if one does."""
 
-    __slots__ = ("_fly", "due", "is_whole", "lasts")
+    __slots__ = ("_fly", "due", "gathered", "is_whole", "lasts")
 
     def __init__(self, fly: Callable[[], None]) -> None:
         self._fly = fly
         self.lasts = False
         self.is_whole = True
         """Whether this turn has all that was there to be served. Who leaves something for the next one says so."""
+        self.gathered: list[Gathered] = []
+        """What is to be put into the commit at the end."""
         self.due: list[Due] = []
         """Who is called at the end. While a turn lasts they add themselves, once each."""
 
@@ -38,6 +47,9 @@ class Turn:
     def end(self) -> None:
         """Write what was gathered, and let everybody do what they put off."""
         try:
+            gathered, self.gathered = self.gathered, []
+            for several in gathered:
+                several.gather()
             self._fly()
             while self.due:
                 due, self.due = self.due, []

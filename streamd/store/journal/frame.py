@@ -39,9 +39,9 @@ from crc32c import crc32c
 
 from streamd.batch import Batch, Buffer
 
-VERSION: Final = 2
-READABLE: Final = (1, VERSION)
-"""Versions that are read: 2 is 1 with broadcasts."""
+VERSION: Final = 3
+READABLE: Final = (1, 2, VERSION)
+"""Versions that are read: 2 is 1 with broadcasts; journal files of 3 are those of 2."""
 MAGIC: Final = b"STREAMDJ"
 
 FILE_HEADER: Final = Struct("<8sII16sQQQII")

@@ -1,41 +1,30 @@
-"""The catalog: what the journal is folded into, as of the last compaction. SQLite, one writer: the compactor.
+"""The catalog: an index of what the footers of all packs say. SQLite, one writer: the compactor.
 
 Segments with their ack levels, groups and attributes; packs; and extents, which say where the records of a segment
 are. All of it is true for the sequence number `covered`: what the journal says from there on is not in it yet. Every
-row has a checksum (`streamd.store.packs.rowsum`), which is checked whenever the row is read.
+row has a checksum (`streamd.store.packs.database`), which is checked whenever the row is read.
+
+Nothing depends on it: `streamd.store.packs.making` makes it again. Only in a store of format 1 or 2 that was not
+brought over yet it is the one place that knows what is in packs; then each commit is synced, and `settle` applies.
 """
 
 from __future__ import annotations
 
-import os
-import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from struct import iter_unpack, pack
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from streamd.store.disk import IDisk
-from streamd.store.errors import SAVE, StoreUnusable, UnknownVersion
-from streamd.store.packs.rowsum import (
-    META,
-    PARTS,
-    SCHEMA,
-    SCHEMA_2,
-    TOTAL_MODULUS,
-    UNREADABLE,
-    CatalogDamaged,
-    checked,
-    row_sum,
-    summed,
-)
-from streamd.store.packs.settle import open_settled
-from streamd.store.room import is_full
-from streamd.store.segments.broadcasts import BROADCASTS, HIDDEN, NOBODY, PLAIN, Broadcast, Numbered, new_segment
+from streamd.store.packs.database import FILE_NAME as FILE_NAME
+from streamd.store.packs.database import FORMAT_2, PARTS, TOTAL_MODULUS, CatalogDamaged, Database
+from streamd.store.packs.database import VERSION as VERSION
+from streamd.store.packs.database import CatalogFull as CatalogFull
+from streamd.store.packs.database import NoCatalog as NoCatalog
+from streamd.store.packs.footer import Mark
+from streamd.store.packs.states import as_segment, equip, grouped, state_rows
+from streamd.store.segments.broadcasts import BROADCASTS, Broadcast
 from streamd.store.segments.segment import Segment
 
-FILE_NAME: Final = "catalog.sqlite"
-VERSION: Final = 2
-_READABLE: Final = (1, VERSION)
+STATE: Final = ("segments", *PARTS)
+"""The tables with the state of segments."""
 
 BROADCAST_PACK: Final = 0
 """In place of a pack, for an extent that stands for records of the broadcast segment: its position is the number of the
@@ -86,150 +75,12 @@ class Pack(NamedTuple):
     blocks: int
 
 
-class NoCatalog(StoreUnusable):
-    """There is none yet, or one without its tables."""
+class Catalog(Database):
+    """An open catalog. Whoever opened it `writable` is its only writer; changes are made inside `with`: all or none."""
 
-
-class CatalogFull(StoreUnusable):
-    """There is no room to open the catalog for writing; it can be read."""
-
-
-class Catalog:
-    """An open catalog. Whoever opened it `writable` is its only writer; changes are made inside `with`: all or none.
-
-    What a writable one says is on the medium, and a crash leaves nothing else: `open_settled` sees to that, and a
-    commit that fails closes it. So files may go on its word, and on nobody else's.
-    """
-
-    def __init__(self, disk: IDisk, directory: str, store: bytes, *, writable: bool, immutable: bool = False) -> None:
-        self.path = os.path.join(directory, FILE_NAME)
+    def __init__(self, *args: Any, **options: Any) -> None:
         self._thinned: set[int] = set()
-        self._total = 0
-        self._parts: tuple[str, ...] = PARTS
-        self.writable = writable
-        self._database: sqlite3.Connection | None = None
-        try:
-            if writable:
-                self._database = open_settled(disk, self.path)
-            else:
-                self._database = disk.database(self.path, writable=False, immutable=immutable)
-            self._prepare(disk, directory, store, writable)
-        except (*UNREADABLE, OSError) as error:
-            if self._database is None and _is_full(error):
-                raise CatalogFull(f"{self.path}: {error}. Free some room") from error
-            self.close()
-            if isinstance(error, OSError):
-                raise
-            raise StoreUnusable(f"{self.path}: {error}. {SAVE}") from error
-
-    @property
-    def _db(self) -> sqlite3.Connection:
-        if self._database is None:
-            raise StoreUnusable(f"{self.path}: closed. What it says is not known before it is opened again")
-        return self._database
-
-    def _prepare(self, disk: IDisk, directory: str, store: bytes, writable: bool) -> None:
-        if not self._has_meta():
-            if not writable:
-                raise NoCatalog(f"{self.path}: there is no catalog here yet")
-            with self:
-                self._execute(SCHEMA + SCHEMA_2)
-                for key, value in zip(META, (VERSION, 1, 0, 0, 0, 0, store), strict=True):
-                    self._set(key, value)
-            disk.sync_directory(directory)
-        meta = self._meta()
-        if meta.get("format") not in _READABLE:
-            raise UnknownVersion(
-                f"{self.path}: the catalog has format {meta.get('format')}, this streamd reads up to {VERSION}"
-            )
-        if meta.get("store") != store:
-            raise StoreUnusable(f"{self.path}: this catalog belongs to another store")
-        checked(self.path, "meta", tuple([meta.get(key) for key in (*META, "crc")]))
-        if meta["format"] == 1 and writable:
-            with self:
-                self._execute(SCHEMA_2)
-                self._set("format", VERSION)
-        elif meta["format"] == 1:
-            self._parts = PARTS[:-1]
-
-    def _execute(self, script: str) -> None:
-        # Not `executescript`, which commits what came before.
-        for statement in script.split(";\n"):
-            self._db.execute(statement)
-
-    def _has_meta(self) -> bool:
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()
-        return bool(tables)
-
-    def __enter__(self) -> Catalog:
-        self._db.execute("BEGIN IMMEDIATE")
-        self._total = self._get("total") if self._has_meta() else 0
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._set("total", self._total % TOTAL_MODULUS)
-                meta = self._meta()
-                self._set("crc", row_sum("meta", [meta[key] for key in META]))
-                self._db.commit()
-            else:
-                self._db.rollback()
-        except BaseException:
-            # Nobody knows now what a crash would leave. Who opens it anew does.
-            self.close()
-            raise
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Everything that is asked inside comes from one state. Keep it short: the WAL can't be emptied meanwhile."""
-        self._db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._db.rollback()
-
-    def copy_to(self, target: sqlite3.Connection) -> None:
-        """Copy all of it into another database, as it is at one moment."""
-        self._db.backup(target)
-        target.commit()
-
-    def close(self) -> None:
-        """Let go of it."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
-
-    def _meta(self) -> dict[str, Any]:
-        # In one statement: a reader outside may meet a commit of the compactor between two.
-        return dict(self._db.execute("SELECT key, value FROM meta").fetchall())
-
-    def _get(self, key: str) -> Any:
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
-
-    def _set(self, key: str, value: object) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-
-    # -- rows and their checksums --------------------------------------------------------------------------------------
-
-    def _add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Add rows, which count in the total."""
-        with_sums = [summed(table, row) for row in rows]
-        if with_sums:
-            marks = ", ".join("?" * len(with_sums[0]))
-            self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", with_sums)
-            self._total += sum([row[-1] for row in with_sums])
-
-    def _remove(self, table: str, which: str, *values: object) -> None:
-        """Remove rows, which no longer count."""
-        gone = self._db.execute(f"DELETE FROM {table} WHERE {which} RETURNING crc", values).fetchall()
-        self._total -= sum([crc for (crc,) in gone])
-
-    def _rows(self, table: str, rest: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Rows, each checked, without their checksums."""
-        for row in self._db.execute(f"SELECT * FROM {table} {rest}", values):
-            yield checked(self.path, table, row)
+        super().__init__(*args, **options)
 
     # -- how far it goes -----------------------------------------------------------------------------------------------
 
@@ -241,6 +92,20 @@ class Catalog:
             "(SELECT value FROM meta WHERE key = 'timestamp')"
         ).fetchone()
         return int(row[0]), int(row[1]), int(row[2])
+
+    @property
+    def mark(self) -> Mark:
+        """The last pack that it is made of. That of a catalog which is no index yet is none's."""
+        meta = self._meta()
+        return Mark(meta["pack"], meta["footer"]) if meta["format"] > FORMAT_2 else Mark(-1)
+
+    def set_mark(self, mark: Mark) -> None:
+        """Say what it is made of from now on: it is an index."""
+        if self._get("format") != VERSION:
+            self._extents_total = self._sum_extents()
+        self._set("format", VERSION)
+        self._set("pack", mark.number)
+        self._set("footer", mark.crc)
 
     def set_covered(self, sequence: int, file: int, timestamp: int) -> None:
         """Say how far it goes from now on."""
@@ -256,11 +121,11 @@ class Catalog:
         broadcast = self.broadcast()
         if broadcast is not None:
             yield broadcast
-        parts = [_grouped(self._rows(table, "ORDER BY segment")) for table in self._parts]
+        parts = [grouped(self._rows(table, "ORDER BY segment")) for table in self._parts]
         for row in self._rows("segments", "ORDER BY id"):
-            segment = _segment(row)
+            segment = as_segment(row)
             if not isinstance(segment, Broadcast):
-                _equip(segment, *[part.pop(segment.id, ()) for part in parts])
+                equip(segment, *[part.pop(segment.id, ()) for part in parts])
                 yield segment
 
     def broadcast(self) -> Broadcast | None:
@@ -268,7 +133,7 @@ class Catalog:
         row = next(self._rows("segments", f"WHERE hidden = {BROADCASTS}"), None)
         if row is None:
             return None
-        segment = _segment(row)
+        segment = as_segment(row)
         assert isinstance(segment, Broadcast)
         return segment
 
@@ -280,53 +145,47 @@ class Catalog:
             total += sum([crc for (crc,) in self._db.execute(f"SELECT crc FROM {table}") if isinstance(crc, int)])
         if total % TOTAL_MODULUS != self._get("total"):
             raise CatalogDamaged(self.path, "segments", "rows are missing, here or in another table")
+        if self._get("format") == VERSION and self._sum_extents() % TOTAL_MODULUS != self._get("extents"):
+            raise CatalogDamaged(self.path, "extents", "rows are missing")
+
+    def _sum_extents(self) -> int:
+        (total,) = self._db.execute("SELECT sum(crc) FROM extents").fetchone()
+        return int(total or 0)
 
     def segment(self, id: int) -> Segment | None:
         """One segment, with all that belongs to it but its extents."""
         row = next(self._rows("segments", "WHERE id = ?", id), None)
         if row is None:
             return None
-        segment = _segment(row)
-        _equip(segment, *[[part[1:] for part in self._rows(table, "WHERE segment = ?", id)] for table in self._parts])
+        segment = as_segment(row)
+        equip(segment, *[[part[1:] for part in self._rows(table, "WHERE segment = ?", id)] for table in self._parts])
         return segment
 
     def put_segment(self, segment: Segment) -> None:
         """Note a segment as it is now. Its extents are told apart."""
-        self._remove("segments", "id = ?", segment.id)
-        self._clear(segment.id)
-        own = (
-            segment.id,
-            segment.name,
-            segment.created,
-            segment.modified,
-            int(segment.sealed),
-            segment.first_number,
-            segment.first_offset,
-            segment.own_number,
-            segment.own_offset,
-            BROADCASTS if isinstance(segment, Broadcast) else HIDDEN if segment.hidden else PLAIN,
-        )
-        self._add("segments", [own])
-        if isinstance(segment, Numbered) and segment.seen_number:
-            self._add("reached", [(segment.id, segment.seen_number, segment.seen_offset)])
-        self._add(
-            "levels",
-            [(segment.id, writer, level) for writer, level in (segment.levels or {}).items()],
-        )
-        self._add(
-            "groups",
-            [
-                (segment.id, name, group.position, b"".join([pack("<QQ", *each) for each in group.ranges]))
-                for name, group in (segment.groups or {}).items()
-            ],
-        )
-        self._add(
-            "attributes",
-            [(segment.id, key, value) for key, value in (segment.attributes or {}).items()],
-        )
-        # The second condition says nothing new, but it can use the index.
-        first = segment.first_number
-        self._drop_extents("segment = ? AND number + count <= ? AND number < ?", segment.id, first, first)
+        self.put_states(lambda table: state_rows(table, segment))
+
+    def put_states(self, rows: Callable[[str], Iterable[tuple[Any, ...]]]) -> None:
+        """Note segments as they are now: `rows` gives those of each table. Their extents are told apart."""
+        for row in rows("segments"):
+            self._remove("segments", "id = ?", row[0])
+            self._clear(row[0])
+            # The last condition says nothing new, but it can use the index.
+            self._drop_extents("segment = ? AND number + count <= ? AND number < ?", row[0], row[5], row[5])
+        for table in STATE:
+            self.add_rows(table, rows(table))
+
+    def state_rows(self, table: str, segments: Iterable[int] | None = None) -> Iterator[tuple[Any, ...]]:
+        """The rows of a table with the state of these segments, or of all."""
+        key = "id" if table == "segments" else "segment"
+        if table in PARTS and table not in self._parts:
+            return iter(())
+        if segments is None:
+            return self._rows(table, f"ORDER BY {key}")
+        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS named (id INTEGER PRIMARY KEY)")
+        self._db.execute("DELETE FROM temp.named")
+        self._db.executemany("INSERT INTO temp.named VALUES (?)", ((segment,) for segment in segments))
+        return self._rows(table, f"WHERE {key} IN temp.named ORDER BY {key}")
 
     def drop_segment(self, id: int) -> None:
         """Forget a segment and all that belongs to it."""
@@ -335,41 +194,32 @@ class Catalog:
         self._remove("segments", "id = ?", id)
 
     def _drop_extents(self, which: str, *values: int) -> None:
-        gone = self._db.execute(f"DELETE FROM extents WHERE {which} RETURNING pack", values)
-        self._thinned.update(pack for (pack,) in gone if pack != BROADCAST_PACK)
+        gone = self._db.execute(f"DELETE FROM extents WHERE {which} RETURNING pack, crc", values).fetchall()
+        self._thinned.update([pack for pack, _ in gone if pack != BROADCAST_PACK])
+        self._extents_total -= sum([crc for _, crc in gone])
 
     def _clear(self, id: int) -> None:
         for table in self._parts:
             self._remove(table, "segment = ?", id)
 
-    # -- for a repair --------------------------------------------------------------------------------------------------
-
-    def fill(self, tables: Mapping[str, Iterable[tuple[Any, ...]]], covered: tuple[int, int, int], pack: int) -> None:
-        """Take up the rows of another catalog. This one must be new."""
-        for table, rows in tables.items():
-            if table == "extents":
-                self.add_extents(map(Row._make, rows))
-            else:
-                self._add(table, rows)
-        self.set_covered(*covered)
-        self._set("pack", pack)
-
-    def drop_extent(self, row: Row) -> None:
-        """Forget where some records are."""
-        self._drop_extents("segment = ? AND number = ?", row.segment, row.number)
+    def clear(self) -> None:
+        """Forget everything."""
+        for table in (*STATE, "packs", "extents"):
+            self._db.execute(f"DELETE FROM {table}")
+        self._total = self._extents_total = 0
+        self._thinned.clear()
 
     # -- extents and packs ---------------------------------------------------------------------------------------------
 
     def move_extents(self, moved: Moved) -> None:
         """Make the extents of a published segment those of its target."""
         rows = [moved.row(Row(*row)) for row in self._rows("extents", "WHERE segment = ?", moved.source)]
-        self._db.execute("DELETE FROM extents WHERE segment = ?", (moved.source,))
+        self._drop_extents("segment = ?", moved.source)
         self.add_extents(rows)
 
     def add_extents(self, rows: Iterable[Row]) -> None:
         """Note where records are."""
-        marks = ", ".join("?" * (len(Row._fields) + 1))
-        self._db.executemany(f"INSERT INTO extents VALUES ({marks})", (summed("extents", row) for row in rows))
+        self.add_rows("extents", rows)
 
     def extents_from_number(self, segment: int, number: int, limit: int) -> list[Row]:
         """The extent that holds this record, and those behind it."""
@@ -404,6 +254,20 @@ class Catalog:
         (first,) = self._db.execute(f"SELECT min(position) FROM extents WHERE pack = {BROADCAST_PACK}").fetchone()
         return None if first is None else int(first)
 
+    def has_reference(self, segment: int, number: int) -> bool:
+        """Whether this extent stands for records of the broadcast segment, and is needed."""
+        rest = f"WHERE segment = ? AND number = ? AND pack = {BROADCAST_PACK}"
+        return next(self._rows("extents", rest, segment, number), None) is not None
+
+    def packs_of(self, segment: int) -> list[int]:
+        """The packs that have records of a segment."""
+        rows = self._db.execute("SELECT DISTINCT pack FROM extents WHERE segment = ? AND pack != 0", (segment,))
+        return [number for (number,) in rows]
+
+    def drop_extent(self, row: Row) -> None:
+        """Forget where some records are."""
+        self._drop_extents("segment = ? AND number = ?", row.segment, row.number)
+
     def references(self) -> Iterator[Row]:
         """The extents that stand for records of the broadcast segment."""
         return map(Row._make, self._rows("extents", "WHERE pack = ?", BROADCAST_PACK))
@@ -415,21 +279,24 @@ class Catalog:
         rows = self._rows("extents", f"WHERE pack IN ({marks}) ORDER BY segment, number", *chosen)
         return map(Row._make, rows)
 
+    def all_extents(self) -> Iterator[Row]:
+        """All extents, by segment and number."""
+        return map(Row._make, self._rows("extents", "ORDER BY segment, number"))
+
     def packs(self) -> list[Pack]:
         """All packs."""
         return [Pack(*row) for row in self._rows("packs", "ORDER BY number")]
 
-    def add_pack(self, number: int, size: int, blocks: int, *, is_thin: bool = False) -> None:
-        """Note a pack whose extents are noted too; `is_thin`: it has blocks that nobody needs."""
-        if is_thin:
-            self._thinned.add(number)
-        self._add("packs", [(number, size, size, blocks)])
-        self._set("pack", number)
+    def add_pack(self, number: int, size: int, blocks: int) -> None:
+        """Note a pack whose extents are noted too. `count_live` finds out how much of it is needed."""
+        self._thinned.add(number)
+        self.add_rows("packs", [(number, size, size, blocks)])
 
     def drop_packs(self, packs: Iterable[int]) -> None:
         """Forget packs, and the extents that still point there."""
         for number in packs:
-            self._db.execute("DELETE FROM extents WHERE pack = ?", (number,))
+            self._drop_extents("pack = ?", number)
+            self._thinned.discard(number)
             self._remove("packs", "number = ?", number)
 
     def count_live(self) -> None:
@@ -441,7 +308,7 @@ class Catalog:
             ).fetchone()
             packs = [Pack(*row)._replace(live=live) for row in self._rows("packs", "WHERE number = ?", number)]
             self._remove("packs", "number = ?", number)
-            self._add("packs", packs)
+            self.add_rows("packs", packs)
         self._thinned.clear()
 
     # -- checking ------------------------------------------------------------------------------------------------------
@@ -452,7 +319,7 @@ class Catalog:
 
     def places(self) -> Iterator[tuple[int, int, int, int]]:
         """Segment, first number, count and pack of every extent, in order."""
-        for row in map(Row._make, self._rows("extents", "ORDER BY segment, number")):
+        for row in self.all_extents():
             yield row.segment, row.number, row.records, row.pack
 
     def extents_with_ends(self, pack: int) -> list[tuple[Row, int]]:
@@ -477,47 +344,3 @@ class Catalog:
     def next_pack(self) -> int:
         """A number that no pack has had."""
         return int(self._get("pack")) + 1
-
-
-def _is_full(error: Exception) -> bool:
-    if isinstance(error, OSError):
-        return is_full(error)
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-
-
-def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
-    found: dict[int, list[tuple[Any, ...]]] = {}
-    for segment, *rest in rows:
-        found.setdefault(segment, []).append(tuple(rest))
-    return found
-
-
-def _segment(row: tuple[Any, ...]) -> Segment:
-    id, name, created, modified, sealed, first_number, first_offset, number, offset, hidden = row
-    segment = Broadcast(id) if hidden == BROADCASTS else new_segment(id, name, NOBODY, hidden=bool(hidden))
-    segment.created, segment.modified = created, modified
-    segment.sealed = bool(sealed)
-    segment.first_number, segment.first_offset = first_number, first_offset
-    segment.number, segment.offset = number, offset
-    segment.committed = True
-    segment.unclaim()
-    return segment
-
-
-def _equip(
-    segment: Segment,
-    levels: Iterable[tuple[Any, ...]],
-    groups: Iterable[tuple[Any, ...]],
-    attributes: Iterable[tuple[Any, ...]],
-    reached: Iterable[tuple[Any, ...]] = (),
-) -> None:
-    for writer, level in levels:
-        segment.set_level(writer, level)
-    for key, value in attributes:
-        segment.set_attribute(key, value)
-    for name, position, ranges in groups:
-        segment.set_group(name, position)
-        segment.group(name).add(iter_unpack("<QQ", ranges))
-    for number, offset in reached:
-        if isinstance(segment, Numbered):
-            segment.seen_number, segment.seen_offset = number, offset

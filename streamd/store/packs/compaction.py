@@ -172,6 +172,10 @@ class Compaction(ProcessProtocol):
             self.counted.merges += 1
             self._log.debug("packs {packs} are merged into {into}", packs=said["merged"], into=said["into"])
             self._store.merged(said["merged"]).addErrback(self._could_not, "remove packs")
+        elif "adopted" in said:
+            self._log.info(
+                "the store is of format 3 from now on: pack {pack} tells of all before", pack=said["adopted"]
+            )
         else:
             self.counted.failures += 1
             if said["full"]:

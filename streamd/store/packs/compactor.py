@@ -2,8 +2,9 @@
 
 ``python -m streamd.store.packs.compactor DIRECTORY``, started by the daemon. It reads commands from standard input, one
 a line: ``fold N`` (all journal files up to N), and answers on standard output with one JSON object a line:
-``{"folded": N, ...}``, ``{"merged": [packs], "into": pack}`` or ``{"failed": "why", "full": for want of room}``.
-Between commands it merges packs. It ends with its input.
+``{"folded": N, ...}``, ``{"merged": [packs], "into": pack}``, ``{"adopted": pack}`` where a store of an earlier format
+was brought over, or ``{"failed": "why", "full": for want of room}``. Between commands it merges packs. It ends with its
+input.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from streamd.store.directory import COMPACTOR_LOCK, read_identity
+from streamd.store.directory import COMPACTOR_LOCK, JOURNAL, PACKS, read_identity
 from streamd.store.disk import Disk
-from streamd.store.packs.catalog import Catalog, CatalogFull
+from streamd.store.packs.catalog import CatalogFull
 from streamd.store.packs.fold import Folder
+from streamd.store.packs.opening import open_packs
 from streamd.store.room import is_full
 
 _NICE: Final = 10
@@ -48,12 +50,14 @@ def main(directory: str) -> int:
         time.sleep(0.01)
     try:
         store = read_identity(disk, directory)
-        catalog = Catalog(disk, directory, store, writable=True)
-        folder = Folder(disk, os.path.join(directory, "journal"), os.path.join(directory, "packs"), store, catalog)
+        opened = open_packs(disk, directory, store, is_alone=False)
+        folder = Folder(disk, os.path.join(directory, JOURNAL), os.path.join(directory, PACKS), store, opened)
+        if opened.is_old:
+            _say(adopted=folder.adopt())
         if leftovers := folder.leftovers():
             _say(merged=leftovers, into=None)
         _serve(folder)
-        catalog.close()
+        opened.catalog.close()
     except Exception as error:
         _say(failed=f"{type(error).__name__}: {error}", full=_is_full(error))
         return 1
@@ -66,7 +70,7 @@ def _serve(folder: Folder) -> None:
     commands = _Commands()
     while True:
         # Folding goes first: it is what writers wait for.
-        command = commands.next(wait=not folder.choose())
+        command = commands.next(wait=not folder.choose() and not folder.is_checkpoint_due)
         if command is None:
             return
         if command:
@@ -80,6 +84,9 @@ def _serve(folder: Folder) -> None:
             continue
         if packs := folder.choose():
             into = folder.merge(packs)
+            _say(merged=packs, into=into)
+        elif folder.is_checkpoint_due:
+            packs, into = folder.checkpoint()
             _say(merged=packs, into=into)
 
 

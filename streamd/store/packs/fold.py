@@ -1,31 +1,35 @@
-"""Compaction: closed journal files become a pack and rows of the catalog; packs are merged when that pays.
+"""Compaction: closed journal files become a pack; packs are merged when that pays.
 
-Order is everything. The pack is synced under its name before the catalog knows it; the catalog's one transaction moves
-`covered`; only then may the journal files go. After a crash anywhere: a pack without a row is an orphan and goes, a
-journal file at or below `covered` goes, and replay starts above it.
+Order is everything. A pack is synced, footer and all, before it has its name, and with its name it is in force. Only
+then is the catalog changed, which follows, and may the journal files, or the packs that were merged, go. After a crash
+anywhere the footers tell which files count.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamd.batch import Buffer
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import ReadFailed
-from streamd.store.journal.frame import Header, Kind
 from streamd.store.journal.replay import Replay
 from streamd.store.journal.writer import FILE_NAME, file_name
 from streamd.store.packs import pack
-from streamd.store.packs.catalog import BROADCAST_PACK, Catalog, Moved, Pack, Row
-from streamd.store.packs.spare import spare_packs
+from streamd.store.packs.catalog import BROADCAST_PACK, STATE, Catalog, Pack, Row
+from streamd.store.packs.footer import COLUMNS, NO_MARK, Adopted, Footer, Told
+from streamd.store.packs.inforce import PackSet
+from streamd.store.packs.making import RowsOf, apply_footer
+from streamd.store.packs.opening import Opened
+from streamd.store.packs.packing import Packing, Source
+from streamd.store.packs.states import state_rows
+from streamd.store.packs.touched import Touched
 from streamd.store.records import blocks
-from streamd.store.records.extent import PUBLISHED, Extent
+from streamd.store.records.extent import PUBLISHED
 from streamd.store.records.fetch import extent_batch, fetch
 from streamd.store.room import file_bytes_max
-from streamd.store.segments.registry import Segments
 from streamd.store.segments.segment import Segment
 
 # Extents whose bodies are fetched together.
@@ -39,13 +43,15 @@ _SMALL_BLOCK_BYTES: Final = 64 << 10
 _SMALL_PACK_BYTES: Final = 16 << 20
 # A pack of which less than this is needed is written again.
 _LIVE_LEAST: Final = 0.8
+# There is a new checkpoint when the footers since the last one have so many times the state that it has.
+_CHECKPOINT_FACTOR: Final = 3
 
 
 class Folded(NamedTuple):
     """What a fold did."""
 
     file: int
-    """The last journal file that is in the catalog now."""
+    """The last journal file that is in a pack now."""
     pack: int | None
     pack_bytes: int
 
@@ -53,12 +59,16 @@ class Folded(NamedTuple):
 class Folder:
     """Folds journal files and merges packs. One at a time has a store's catalog open for writing."""
 
-    def __init__(self, disk: IDisk, journal: str, packs: str, store: bytes, catalog: Catalog) -> None:
+    checkpoint_bytes: int = 4 << 20
+    """Less state than this in footers is no reason for a checkpoint."""
+
+    def __init__(self, disk: IDisk, journal: str, packs: str, store: bytes, opened: Opened) -> None:
         self._disk = disk
         self._journal = journal
         self._packs = packs
         self._store = store
-        self._catalog = catalog
+        self._catalog: Catalog = opened.catalog
+        self._set: PackSet = opened.packs
 
     # -- journal files -------------------------------------------------------------------------------------------------
 
@@ -81,61 +91,68 @@ class Folder:
 
     def fold(self, last: int) -> Folded:
         """Fold all files up to `last`, which must have a successor. What was folded before changes nothing."""
+        sequence, file, _ = self._catalog.covered
+        touched, covered = self.replay(last)
+        if covered[1] == file:
+            return Folded(max(file, last), None, 0)
+        if covered[0] == sequence:
+            # No entry in them: nothing to tell, and nothing to remember but which files they were.
+            with self._catalog:
+                self._catalog.set_covered(*covered)
+            return Folded(covered[1], None, 0)
+        writer = self.writer()
+        try:
+            told = Told(self._set.mark, covered, ((sequence, covered[0]),))
+            footer = self._finish(writer, told, self.fold_rows(touched, writer))
+        except BaseException:
+            writer.abandon()
+            raise
+        return Folded(covered[1], footer.mark.number, footer.size)
+
+    def replay(self, last: int) -> tuple[Touched, tuple[int, int, int]]:
+        """What the files up to `last` leave of the segments that they name, and what is covered with them."""
         sequence, file, timestamp = self._catalog.covered
         numbers = [number for number in journal_numbers(self._disk, self._journal) if number > file]
-        if not numbers or last < numbers[0]:
-            return Folded(max(file, last), None, 0)
-        replay = Replay(self._disk, self._journal, self._store, _Touched(self._catalog))
+        touched = Touched(self._catalog)
+        replay = Replay(self._disk, self._journal, self._store, touched)
         replay.sequence, replay.timestamp = sequence, timestamp
         headers = [replay.header(number) for number in numbers]
         for header, successor in pairwise(headers):
             if header.number <= last:
                 replay.closed(header, successor)
                 file = header.number
-        touched = replay.segments
-        assert isinstance(touched, _Touched)
+        return touched, (replay.sequence, file, replay.timestamp)
+
+    def fold_rows(self, touched: Touched, writer: pack.PackWriter) -> RowsOf:
+        """Write the records into a pack; gives the rows of its footer."""
         moved = {each.source: each for each in touched.moved}
+        packed = self._pack_segments(touched, writer)
+        moved_rows = (moved[row.segment].row(row) if row.segment in moved else row for row in packed)
+        extents = [row for row in moved_rows if touched.needs(row)]
+        live, dropped, moves = touched.live, touched.dropped, touched.moves
 
-        def needed(writer: pack.PackWriter) -> list[Row]:
-            packed = self._pack_segments(touched, writer)
-            rows = (moved[row.segment].row(row) if row.segment in moved else row for row in packed)
-            return [row for row in rows if touched.needs(row)]
+        def rows(table: str) -> Iterator[tuple[Any, ...]]:
+            others: dict[str, Sequence[tuple[Any, ...]]] = {"extents": extents, "dropped": dropped, "moves": moves}
+            if table in others:
+                return iter(others[table])
+            return (row for segment in live for row in state_rows(table, segment))
 
-        writer, rows = self._write(needed)
-        with self._catalog:
-            for each in touched.moved:
-                self._catalog.move_extents(each)
-            for segment in touched.known.values():
-                if segment.deleted or segment.published:
-                    self._catalog.drop_segment(segment.id)
-                else:
-                    self._catalog.put_segment(segment)
-            self._catalog.add_extents(rows)
-            if writer is not None:
-                used = {row.position for row in rows if row.pack == writer.number}
-                self._catalog.add_pack(writer.number, writer.size, writer.blocks, is_thin=len(used) < writer.blocks)
-            self._catalog.set_covered(replay.sequence, file, replay.timestamp)
-            self._catalog.count_live()
-        return Folded(file, None, 0) if writer is None else Folded(file, writer.number, writer.size)
+        return rows
 
-    def _write(self, fill: Callable[[pack.PackWriter], list[Row]]) -> tuple[pack.PackWriter | None, list[Row]]:
-        """A new pack with what `fill` puts there, synced under its name, and the rows that `fill` gives.
+    def writer(self) -> pack.PackWriter:
+        """A new pack in the making."""
+        return pack.PackWriter(self._disk, self._packs, self._catalog.next_pack, self._store)
 
-        No pack where none of the rows needs it.
-        """
-        writer = pack.PackWriter(self._disk, self._packs, self._catalog.next_pack, self._store)
-        try:
-            rows = fill(writer)
-            if any(row.pack == writer.number for row in rows):
-                writer.finish()
-                return writer, rows
-        except BaseException:
-            writer.abandon()
-            raise
-        writer.abandon()
-        return None, rows
+    def _finish(self, writer: pack.PackWriter, told: Told, rows: RowsOf) -> Footer:
+        """The pack gets its footer and its name, and is in force from then on; the catalog follows."""
+        for table in COLUMNS:
+            writer.add_rows(table, rows(table))
+        footer = writer.finish(told)
+        self._set.add(footer)
+        apply_footer(self._catalog, footer, rows)
+        return footer
 
-    def _pack_segments(self, touched: _Touched, writer: pack.PackWriter) -> Iterator[Row]:
+    def _pack_segments(self, touched: Touched, writer: pack.PackWriter) -> Iterator[Row]:
         files: dict[int, IDiskFile] = {}
         shared: dict[tuple[int, int], pack.Block] = {}
         for id in sorted(touched.known):
@@ -169,45 +186,121 @@ class Folder:
     # -- packs ---------------------------------------------------------------------------------------------------------
 
     def leftovers(self) -> list[int]:
-        """Packs that were merged by a compactor which died before it could say so: nobody needs their files.
-
-        Those whose number is still to be given, left by one that died before its transaction, are removed here.
-        """
-        spare = spare_packs(self._disk, self._packs, self._catalog)
-        new = [pack.file_name(number) for number in spare if number >= self._catalog.next_pack]
+        """Packs that were merged by a compactor which died before it could say so: nobody needs their files."""
         for name in self._disk.list_directory(self._packs):
-            if name in new or not pack.FILE_NAME.fullmatch(name):
+            if not pack.FILE_NAME.fullmatch(name):
                 self._disk.unlink(os.path.join(self._packs, name))
-        return [number for number in spare if number < self._catalog.next_pack]
+        return self._set.spare
 
     def choose(self) -> list[int]:
         """The packs that are best merged now, and that there is room to merge; none where all is well."""
-        packs = self._catalog.packs()
+        packs = [each for each in self._catalog.packs() if each.number != self._set.whole]
         largest, free = self._pack_bytes_max, self._disk.free_bytes(self._packs)
         # What gives room back goes first, and most of all what needs none for that. It may take all there is.
         dead = sorted([each for each in packs if each.live < each.bytes * _LIVE_LEAST], key=lambda each: each.live)
-        if chosen := _up_to(dead, largest, free):
-            return chosen
-        small = [each for each in packs if _is_small(each, largest)]
-        for _, tier in groupby(sorted(small, key=_tier), key=_tier):
+        if chosen := self._up_to(dead, largest, free):
+            return self._with_whole(chosen)
+        small = [each for each in packs if self._is_small(each, largest)]
+        for _, tier in groupby(sorted(small, key=self._tier), key=self._tier):
             alike = list(tier)
             # What only tidies up leaves room for the others.
-            if len(alike) >= _TIER_PACKS and len(chosen := _up_to(alike, largest, free // 4)) > 1:
-                return chosen
+            if len(alike) >= _TIER_PACKS and len(chosen := self._up_to(alike, largest, free // 4)) > 1:
+                return self._with_whole(chosen)
         return []
 
-    def merge(self, packs: Sequence[int]) -> int | None:
-        """Write what is live in these packs into one, and forget them. Returns its number, if anything was live."""
-        files: dict[int, IDiskFile] = {}
-        writer, rows = self._write(lambda writer: list(self._merge_rows(packs, writer, files)))
-        with self._catalog:
-            self._catalog.drop_packs(packs)
-            self._catalog.add_extents(rows)
-            if writer is not None:
-                self._catalog.add_pack(writer.number, writer.size, writer.blocks)
-        return None if writer is None else writer.number
+    def merge(self, packs: Sequence[int], *, is_whole: bool = False) -> int:
+        """Write what is live in these packs into one that replaces them; returns its number.
 
-    def _merge_rows(self, packs: Sequence[int], writer: pack.PackWriter, files: dict[int, IDiskFile]) -> Iterator[Row]:
+        `is_whole`: it is a checkpoint, with the state of all segments. It must be where one of these is.
+        """
+        packs = self._with_whole(packs)
+        footers = [self._set.footers[number] for number in packs if number in self._set.footers]
+        is_whole = is_whole or any(footer.told.is_whole for footer in footers)
+        adopted = [each for each in self._set.adopted.values() if each.number not in packs]
+        files: dict[int, IDiskFile] = {}
+        writer = self.writer()
+        try:
+            extents = list(self.merge_rows(packs, writer, files))
+            extents += self._references(footers)
+            if is_whole and adopted:
+                extents += self._catalog.extents_of_packs([each.number for each in adopted])
+            told = Told(
+                self._set.mark,
+                self._catalog.covered,
+                self._set.ranges(packs),
+                tuple(packs),
+                tuple(adopted) if is_whole else (),
+                is_whole,
+                is_merged=True,
+            )
+            return self._finish(writer, told, self._merged_rows(footers, packs, extents, is_whole)).mark.number
+        except BaseException:
+            writer.abandon()
+            raise
+
+    def _with_whole(self, packs: Sequence[int]) -> list[int]:
+        """Packs, and the checkpoint where that has adopted one of them: it alone says that they count."""
+        is_adopted = not self._set.adopted.keys().isdisjoint(packs)
+        return sorted({*packs, self._set.whole} if is_adopted else packs)
+
+    def _merged_rows(self, footers: list[Footer], packs: Sequence[int], extents: list[Row], is_whole: bool) -> RowsOf:
+        """The rows of a merged pack: what its packs said of segments, as it is now."""
+        numbers = [footer.mark.number for footer in footers]
+        named = {row[0] for number in numbers for row in self._set.rows(number).rows("segments")}
+        gone = {row[0] for number in numbers for row in self._set.rows(number).rows("dropped")}
+        gone |= named - {row[0] for row in self._catalog.state_rows("segments", named)}
+        in_force = (self._set.footers.keys() | self._set.adopted.keys()) - set(packs)
+        moves = [row for number in numbers for row in self._set.rows(number).rows("moves") if row[-1] in in_force]
+
+        def rows(table: str) -> Iterator[tuple[Any, ...]]:
+            if table in STATE:
+                return self._catalog.state_rows(table, None if is_whole else named - gone)
+            if table == "dropped":
+                return iter([] if is_whole else [(id,) for id in sorted(gone)])
+            return iter(moves if table == "moves" else extents)
+
+        return rows
+
+    def _references(self, footers: list[Footer]) -> Iterator[Row]:
+        """What these footers say of records of the broadcast segment, as far as it is needed."""
+        for footer in footers:
+            for row in map(Row._make, self._set.rows(footer.mark.number).rows("extents")):
+                if row.pack == BROADCAST_PACK and self._catalog.has_reference(row.segment, row.number):
+                    yield row
+
+    # -- the state of all ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether footers have so much state by now that all of it is better written down once."""
+        whole = self._set.whole
+        state_bytes = sum([each.state_bytes for number, each in self._set.footers.items() if number >= whole])
+        last = self._set.footers[whole].state_bytes if whole else 0
+        if state_bytes <= max(self.checkpoint_bytes, _CHECKPOINT_FACTOR * last):
+            return False
+        return state_bytes < self._disk.free_bytes(self._packs) // 4
+
+    def checkpoint(self) -> tuple[list[int], int]:
+        """Write the state of all segments down, in place of packs that have nothing else; returns these, and it."""
+        empty = [number for number, footer in self._set.footers.items() if footer.told.is_whole or not footer.blocks]
+        return sorted(empty), self.merge(sorted(empty), is_whole=True)
+
+    def adopt(self) -> int:
+        """Bring a store of an earlier format over: a checkpoint says all that the catalog alone knew until now."""
+        packs = [Adopted(each.number, each.bytes, each.blocks) for each in self._catalog.packs()]
+        covered = self._catalog.covered
+        told = Told(NO_MARK, covered, ((1, covered[0]),), (), tuple(packs), is_whole=True, is_merged=True)
+        writer = self.writer()
+        try:
+            number = self._finish(writer, told, all_rows(self._catalog)).mark.number
+        except BaseException:
+            writer.abandon()
+            raise
+        self._set.spare = [each for each in self._set.without if each not in self._set.adopted]
+        return number
+
+    def merge_rows(self, packs: Sequence[int], writer: pack.PackWriter, files: dict[int, IDiskFile]) -> Iterator[Row]:
+        """Write what is live in some packs into another one; gives the extents as they are there."""
         rows = list(self._catalog.extents_of_packs(packs))
         seen: dict[tuple[int, int], int] = {}
         for row in rows:
@@ -242,163 +335,50 @@ class Folder:
         pieces = [piece._replace(timestamp=max(piece.timestamp, row.timestamp)) for piece in pieces]
         return Source(row.number, row.offset, pieces, None)
 
+    # -- what to merge -------------------------------------------------------------------------------------------------
 
-class Source(NamedTuple):
-    """Records on their way into a pack; `shared` names the place where other segments find them too."""
+    def _size(self, each: Pack) -> int:
+        """The bytes of a file that a merge has to write again, as long as all of it is live."""
+        footer = self._set.footers.get(each.number)
+        return each.bytes if footer is None else footer.size
 
-    number: int
-    offset: int
-    pieces: list[blocks.Piece]
-    shared: tuple[int, int] | None
-    timestamp: int = 0
-    """Not before this, whatever the pieces say."""
-    broadcast: Extent | None = None
-    """Nothing to be packed: records of the broadcast segment."""
+    def _is_small(self, each: Pack, largest: int) -> bool:
+        size = self._size(each)
+        if size >= largest // 2:
+            return False
+        return size < _SMALL_PACK_BYTES or each.bytes < _SMALL_BLOCK_BYTES * each.blocks
 
-    @property
-    def size(self) -> int:
-        return sum([piece.batch.size + 4 * piece.batch.count for piece in self.pieces])
+    def _tier(self, each: Pack) -> int:
+        tier = 0
+        size = self._size(each) >> 20
+        while size:
+            size //= _TIER_FACTOR
+            tier += 1
+        return tier
 
-
-class Packing:
-    """Fills blocks with the records of one segment."""
-
-    def __init__(self, writer: pack.PackWriter, segment: int) -> None:
-        self._writer = writer
-        self._segment = segment
-        self._pieces: list[blocks.Piece] = []
-        self._size = 0
-        self._number = 0
-        self._offset = 0
-        self._end = -1
-
-    def run(self, sources: Iterable[Source], shared: dict[tuple[int, int], pack.Block]) -> Iterator[Row]:
-        for source in sources:
-            size = source.size
-            if source.broadcast is not None:
-                yield from self._close()
-                yield self._reference(source.broadcast)
-                continue
-            if source.shared is not None:
-                yield from self._close()
-                if source.shared not in shared:
-                    shared[source.shared] = self._writer.add(pack.SHARED, 0, 0, source.pieces)
-                yield self._row(source.number, source.offset, shared[source.shared], source.timestamp)
-                continue
-            # What does not follow on what is gathered (a hole where a merge has only some of the packs) begins anew.
-            if self._size + size > pack.BLOCK_BYTES or source.number != self._end:
-                yield from self._close()
-            if not self._pieces:
-                self._number, self._offset = source.number, source.offset
-            self._pieces += source.pieces
-            self._size += size
-            self._end = source.number + sum([piece.batch.count for piece in source.pieces])
-        yield from self._close()
-
-    def _close(self) -> Iterator[Row]:
-        if self._pieces:
-            yield self._row(
-                self._number,
-                self._offset,
-                self._writer.add(self._segment, self._number, self._offset, self._pieces),
-            )
-            self._pieces = []
-            self._size = 0
-
-    def _reference(self, extent: Extent) -> Row:
-        return Row(
-            self._segment,
-            extent.number,
-            extent.offset,
-            extent.count,
-            extent.timestamp,
-            extent.timestamp,
-            BROADCAST_PACK,
-            extent.position,
-            extent.length,
-            0,
-        )
-
-    def _row(self, number: int, offset: int, block: pack.Block, timestamp: int = 0) -> Row:
-        return Row(
-            self._segment,
-            number,
-            offset,
-            block.records,
-            max(block.timestamp, timestamp),
-            max(block.last_timestamp, timestamp),
-            self._writer.number,
-            block.position,
-            block.length,
-            block.crc,
-        )
+    def _up_to(self, packs: Sequence[Pack], largest: int, free: int) -> list[int]:
+        """The first few of these packs: as many as make one that is not too large, and that there is room for."""
+        chosen: list[int] = []
+        size = 0
+        for each in packs[:_MERGE_PACKS]:
+            size += each.live + self._size(each) - each.bytes
+            if size > free or (chosen and size > largest):
+                break
+            chosen.append(each.number)
+        return chosen
 
 
-class _Touched(Segments):
-    """The segments that the folded files name, each fetched from the catalog when it is first named."""
+def all_rows(catalog: Catalog) -> RowsOf:
+    """All that a catalog knows, as rows of a footer."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        super().__init__()
-        self._catalog = catalog
-        self.known: dict[int, Segment] = {}
-        self.moved: list[Moved] = []
-        # Those who follow it need to know how far it is, whether it is named here or not.
-        self.broadcast = catalog.broadcast() or self.broadcast
-        self.shared: set[tuple[int, int]] = set()
-        """Where payloads stand that went to several segments."""
+    def rows(table: str) -> Iterator[tuple[Any, ...]]:
+        if table == "extents":
+            return catalog.all_extents()
+        return catalog.state_rows(table) if table in STATE else iter(())
 
-    def apply(
-        self, header: Header, sequence: int, timestamp: int, file: int, position: int, body: Buffer = b""
-    ) -> None:
-        super().apply(header, sequence, timestamp, file, position, body)
-        if header.kind == Kind.PAYLOAD:
-            self.shared.add((file, position))
-        elif header.kind == Kind.CREATE:
-            self.known[sequence] = self.by_id[sequence]
-        elif header.kind == Kind.PUBLISH:
-            source = int.from_bytes(body, "little")
-            self.moved.append(Moved(source, header.segment, header.number, header.offset, timestamp))
-
-    def needs(self, row: Row) -> bool:
-        """Whether anybody can still ask for these records: what they were published into may be gone by now."""
-        segment = self.known[row.segment]
-        return not segment.deleted and row.number + row.records > segment.first_number
-
-    def _segment(self, id: int) -> Segment:
-        if id not in self.by_id and id not in self.known:
-            segment = self.broadcast if id == self.broadcast.id else self._catalog.segment(id)
-            if segment is not None:
-                self.by_id[id] = self.known[id] = self.following(segment)
-        return super()._segment(id)
+    return rows
 
 
 def journal_numbers(disk: IDisk, directory: str) -> list[int]:
     """The numbers of the journal files that are there."""
     return [int(match[1]) for name in disk.list_directory(directory) if (match := FILE_NAME.fullmatch(name))]
-
-
-def _is_small(each: Pack, largest: int) -> bool:
-    if each.bytes >= largest // 2:
-        return False
-    return each.bytes < _SMALL_PACK_BYTES or each.bytes < _SMALL_BLOCK_BYTES * each.blocks
-
-
-def _tier(each: Pack) -> int:
-    tier = 0
-    size = each.bytes >> 20
-    while size:
-        size //= _TIER_FACTOR
-        tier += 1
-    return tier
-
-
-def _up_to(packs: Sequence[Pack], largest: int, free: int) -> list[int]:
-    """The first few of these packs: as many as make one that is not too large, and that there is room for."""
-    chosen: list[int] = []
-    size = 0
-    for each in packs[:_MERGE_PACKS]:
-        size += each.live
-        if size > free or (chosen and size > largest):
-            break
-        chosen.append(each.number)
-    return chosen

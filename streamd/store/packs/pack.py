@@ -1,4 +1,4 @@
-"""The bytes of a pack: an immutable file of blocks, each with records of one segment, or shared by several.
+"""The bytes of a pack: an immutable file of blocks, each with records of one segment or shared by several; a footer.
 
 File header, 64 bytes at position 0::
 
@@ -13,8 +13,8 @@ Block, at a multiple of 8::
 
 ``crc`` covers the block from ``length`` on; ``length`` counts the whole block, without the zeros up to the next one.
 ``number`` and ``offset`` are those of its first record. ``segment`` is 0 where several segments share the block; then
-the catalog alone says what its place in each of them is, and ``number`` and ``offset`` are 0. A run is a number of
-records with the same tag and timestamp.
+the footer alone says what its place in each of them is, and ``number`` and ``offset`` are 0. A run is a number of
+records with the same tag and timestamp. `streamd.store.packs.footer` has what follows the blocks.
 """
 
 from __future__ import annotations
@@ -31,10 +31,23 @@ from crc32c import crc32c
 from streamd.batch import Buffer
 from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.journal.writer import TEMPORARY_SUFFIX
+from streamd.store.packs.footer import (
+    TRAILER,
+    Footer,
+    Mark,
+    Rows,
+    Section,
+    Told,
+    encode_directory,
+    encode_trailer,
+    sections,
+)
 from streamd.store.records.blocks import BLOCK_HEADER, RUN, Piece
 from streamd.store.records.offsets import span
 
-VERSION: Final = 1
+VERSION: Final = 3
+WITHOUT_FOOTER: Final = 1
+"""The version of packs of earlier formats: their catalog alone knows what is in them."""
 MAGIC: Final = b"STREAMDP"
 FILE_HEADER: Final = Struct("<8sII16sQ20sI")
 assert FILE_HEADER.size == 64
@@ -85,6 +98,9 @@ class PackWriter:
         self._buffers: list[Buffer] = [header, pack("<I", crc32c(header))]
         self._written = 0
         self._buffered = FILE_HEADER.size
+        self._store = store
+        self._blocks_end = FILE_HEADER.size
+        self._sections: list[Section] = []
         self.number = number
         self.blocks = 0
 
@@ -110,6 +126,7 @@ class PackWriter:
         self._buffers += [pack("<I", crc), rest, *payload, bytes(pad)]
         self._buffered += length + pad
         self.blocks += 1
+        self._blocks_end = self.size
         if self._buffered >= _WRITE_BYTES:
             self._flush()
         taken = sum([span(piece.tag, piece.batch.count, piece.batch.size) for piece in pieces])
@@ -123,13 +140,28 @@ class PackWriter:
         self._buffers = []
         self._buffered = 0
 
-    def finish(self) -> None:
-        """Everything is written: sync it, give it its name, and sync that."""
+    def add_rows(self, table: str, rows: Rows) -> None:
+        """Write rows of the footer. No block may follow."""
+        for kind, count, data in sections(table, rows):
+            self._sections.append(Section(kind, crc32c(data), self.size, len(data), count))
+            self._buffers.append(data)
+            self._buffered += len(data)
+            if self._buffered >= _WRITE_BYTES:
+                self._flush()
+
+    def finish(self, told: Told) -> Footer:
+        """Everything is written: sync it, give it its name, and sync that. With its name the pack is in force."""
+        directory = encode_directory(told, self.blocks, self._blocks_end, self._sections)
+        self._buffers += [directory, trailer := encode_trailer(directory, self.size, self.number, self._store)]
+        self._buffered += len(directory) + TRAILER.size
+        mark = Mark(self.number, int.from_bytes(trailer[12:16], "little"))
+        footer = Footer(mark, told, self.blocks, self._blocks_end, self.size, tuple(self._sections))
         self._flush()
         self._file.sync(metadata=True)
         self._file.close()
         self._disk.rename(self._path + TEMPORARY_SUFFIX, self._path)
         self._disk.sync_directory(self._directory)
+        return footer
 
     def abandon(self) -> None:
         """It is not wanted after all."""
@@ -155,8 +187,13 @@ def check_file_header(data: Buffer, store: bytes, number: int) -> str | None:
     magic, version, _, of, own, _, crc = FILE_HEADER.unpack_from(data)
     if magic != MAGIC or crc != crc32c(bytes(data[: FILE_HEADER.size - 4])):
         return "the file header is damaged"
-    if version != VERSION:
+    if version not in (WITHOUT_FOOTER, VERSION):
         return f"the file has format {version}, which this streamd does not read"
     if of != store:
         return "the file belongs to another store"
     return None if own == number else f"this is a copy of {file_name(own)} under another name"
+
+
+def has_footer(data: Buffer) -> bool:
+    """Whether this is the header of a pack that has a footer."""
+    return int(FILE_HEADER.unpack_from(data)[1]) != WITHOUT_FOOTER

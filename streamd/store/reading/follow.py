@@ -99,6 +99,8 @@ class Follower:
     def reload(self) -> None:
         """Look everything up again."""
         self.loads += 1
+        # Another daemon may have made another one.
+        self.catalog.close()
         begin = time.monotonic()
         while True:
             try:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from streamd.store.errors import ReadFailed
 from streamd.store.packs.catalog import BROADCAST_PACK, Row
-from streamd.store.packs.rowsum import UNREADABLE, CatalogDamaged
+from streamd.store.packs.database import UNREADABLE, CatalogDamaged
 from streamd.store.reading.plan import enough
 from streamd.store.records.extent import BROADCAST, PACKS, Extent
 from streamd.store.records.fetch import Want

@@ -45,13 +45,7 @@ class Reader:
         self._files = files
         self._packed = packed
         self._threads = threads
-        self._recent = Recent()
-
-    def recent(self, segment: Segment, number: int, bytes_max: int, records_max: int) -> Run | None:
-        """Few records from `number` on, where they were read just now. None where the files have to be asked."""
-        if segment.deleted or number < segment.first_number or records_max > FEW_RECORDS:
-            return None
-        return self._recent.find(segment.id, number, records_max, bytes_max)
+        self.recent = Recent()
 
     def read(self, segment: Segment, want: Want, admit: Admit | None = None) -> Deferred[list[Run]]:
         """What is wanted of a segment. StoreErrors are raised, or fail the Deferred.
@@ -138,7 +132,7 @@ class Reader:
             if want.records_max <= FEW_RECORDS and extents[0].count > 1:
                 # Who asks for few of many will soon ask for the next ones.
                 for run in extent_runs(extents[0], bodies[0]):
-                    self._recent.add(segment.id, run)
+                    self.recent.add(segment.id, run)
             return succeed(decode(extents, bodies, want))
 
         def cold() -> list[Run]:

@@ -13,7 +13,7 @@ from collections import deque
 from itertools import accumulate
 from typing import Final
 
-from streamd.batch import Batch
+from streamd.batch import Batch, Buffer
 from streamd.store.records.offsets import span
 from streamd.views import Run
 
@@ -37,14 +37,22 @@ class _Piece:
         # With its lengths, and the ends.
         self.size = run.batch.size + 8 * run.batch.count
 
+    def _find_ends(self) -> array[int]:
+        # Not before somebody comes for a second one.
+        ends = self._ends = array("I", accumulate(self._run.batch.lengths))
+        return ends
+
+    def record(self, number: int) -> tuple[int, Buffer]:
+        """The tag and the bytes of record `number`, which is one of these."""
+        ends = self._ends or self._find_ends()
+        at = number - self.first
+        return self._run.tag, self._run.batch.payload[ends[at - 1] if at else 0 : ends[at]]
+
     def part(self, number: int, records_max: int, bytes_max: int) -> Run:
         """Records from `number` on, which is one of these: one at least, then up to the limits."""
         run = self._run
         batch = run.batch
-        ends = self._ends
-        if ends is None:
-            # Not before somebody comes for a second one.
-            ends = self._ends = array("I", accumulate(batch.lengths))
+        ends = self._ends or self._find_ends()
         first = number - run.number
         begin = ends[first - 1] if first else 0
         last = min(first + records_max, len(ends))
@@ -74,6 +82,16 @@ class Recent:
         if at < 0 or number >= pieces[at].end:
             return None
         return pieces[at].part(number, records_max, bytes_max)
+
+    def one(self, id: int, number: int) -> tuple[int, Buffer] | None:
+        """The tag and the bytes of one record of a segment, where it is here."""
+        found = self._pieces.get(id)
+        if found is None:
+            return None
+        firsts, pieces = found
+        at = bisect_right(firsts, number) - 1
+        piece = pieces[at]
+        return piece.record(number) if at >= 0 and number < piece.end else None
 
     def add(self, id: int, run: Run) -> None:
         """Keep a run, unless it is too large, or so small that it is read as quickly again."""

@@ -24,6 +24,11 @@ class Acknowledged:
         """The ranges (first, end) above the position; `end` is not part of them."""
         return list(zip(self._firsts, self._ends, strict=True))
 
+    def lag(self, end: int) -> int:
+        """How many records are not acknowledged, where `end` is the number that the segment's next record gets."""
+        above = sum(self._ends) - sum(self._firsts)
+        return max(end - self.position - above, 0)
+
     def __contains__(self, number: int) -> bool:
         if number < self.position:
             return True

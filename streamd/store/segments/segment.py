@@ -7,7 +7,7 @@ and `Claims`) is what the next writer builds on; when a commit fails it falls ba
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streamd.store.records.extent import Extent
 from streamd.store.segments.index import Index
@@ -16,6 +16,10 @@ from streamd.views import SegmentInfo
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
+
+
+FORGOTTEN: Final = -(1 << 63)
+"""In the place of a writer's ack level: the writer is forgotten. No append raises a level to this."""
 
 
 class Claims:
@@ -136,7 +140,8 @@ class Segment:
     def claimed_level(self, writer: bytes) -> int | None:
         """A writer's ack level, once everything pending is on disk; None where it never wrote."""
         if self.claims is not None and writer in self.claims.levels:
-            return self.claims.levels[writer]
+            level = self.claims.levels[writer]
+            return None if level == FORGOTTEN else level
         return self.levels.get(writer) if self.levels else None
 
     def claimed_attribute(self, key: bytes) -> bytes | None:
@@ -203,10 +208,13 @@ class Segment:
                 self.index = None
 
     def set_level(self, writer: bytes, level: int) -> None:
-        """Remember how far this writer's data is stored."""
+        """Remember how far this writer's data is stored, or forget the writer."""
         if self.levels is None:
             self.levels = {}
-        self.levels[writer] = level
+        if level == FORGOTTEN:
+            self.levels.pop(writer, None)
+        else:
+            self.levels[writer] = level
 
     def set_attribute(self, key: bytes, value: bytes | None) -> None:
         """Set or remove a small named value."""

@@ -25,13 +25,13 @@ class Pong(NamedTuple):
 
 
 class StreamContents(NamedTuple):
-    """What a stream held."""
+    """The contents of a stream."""
 
     data: bytes
 
 
 class StreamState(NamedTuple):
-    """Whether a stream is there."""
+    """Whether a stream exists."""
 
     stream: int
     is_valid: bool
@@ -79,26 +79,26 @@ def _enqueue_many(request: EnqueueMany) -> bytes:
 
 
 class FastStreamReplies(FrameCodec[Reply]):
-    """What the daemon sends on one connection."""
+    """Parses what the daemon sends on one connection."""
 
     def __init__(self, contents_bytes_max: int) -> None:
         super().__init__(_U32.size)
         self._contents_bytes_max = contents_bytes_max
 
-    def _parse(self, data: bytes | bytearray, found: list[Reply]) -> int:
+    def _parse(self, data: bytes | bytearray, replies: list[Reply]) -> int:
         at, end = 0, len(data)
         while end - at >= _U32.size:
             self._wanted = self._frame_bytes(data, at)
             stop = at + self._wanted
             if stop > end:
                 return at
-            found.append(_reply(data, at, stop))
+            replies.append(_reply(data, at, stop))
             at = stop
         self._wanted = _U32.size
         return at
 
     def _frame_bytes(self, data: bytes | bytearray, at: int) -> int:
-        """How long the packet that begins here is, as far as can be known yet."""
+        """The length of the packet that begins here, as far as it is known yet."""
         (packet,) = _U32.unpack_from(data, at)
         if packet == Packet.PONG:
             return _U32.size

@@ -1,6 +1,6 @@
 """The client's half of Fujin: requests to bytes, and what the server sends to replies.
 
-A run of messages becomes one `Messages` with one batch, and a run of like answers one `Answers`.
+A run of messages becomes one `Messages` with one batch, and a run of equal answers one `Answers`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ assert _ANSWER.size == 6
 
 
 def connect_writer(writer: int) -> bytes:
-    """This stream writes."""
+    """CONNECT WRITER: the stream writes."""
     return bytes((Opcode.CONNECT_WRITER,)) + U32.pack(writer)
 
 
 def connect_reader(name: str, *, consumer: bool) -> bytes:
-    """This stream reads: what it fetches, or, where it is no consumer, all that comes."""
+    """CONNECT READER: the stream reads what it fetches, or, where it is no consumer, all messages."""
     return bytes((Opcode.CONNECT_READER,)) + _string(name.encode()) + bytes((consumer,))
 
 
 def write(id: int, topic: str, message: Buffer) -> bytes:
-    """One message."""
+    """WRITE: one message."""
     return writes(id, topic, [message])
 
 
 def writes(first_id: int, topic: str, messages: Sequence[Buffer]) -> bytes:
-    """Messages for one topic, with ids that count from the first one on and begin anew behind the last there is."""
+    """WRITE for messages of one topic, with ids that count from the first one on and wrap around."""
     opcode, name, pack = bytes((Opcode.WRITE,)), _string(topic.encode()), U32.pack
     return b"".join(
         [
@@ -52,27 +52,27 @@ def writes(first_id: int, topic: str, messages: Sequence[Buffer]) -> bytes:
 
 
 def begin(id: int) -> bytes:
-    """Begin a transaction."""
+    """BEGIN: begin a transaction."""
     return bytes((Opcode.BEGIN,)) + U32.pack(id)
 
 
 def commit(id: int) -> bytes:
-    """Commit it."""
+    """COMMIT: commit the transaction."""
     return bytes((Opcode.COMMIT,)) + U32.pack(id)
 
 
 def rollback(id: int) -> bytes:
-    """Roll it back."""
+    """ROLLBACK: roll the transaction back."""
     return bytes((Opcode.ROLLBACK,)) + U32.pack(id)
 
 
 def fetch(messages: int) -> bytes:
-    """So many more messages may come."""
+    """FETCH: ask for so many more messages."""
     return bytes((Opcode.FETCH,)) + U32.pack(messages)
 
 
 def acknowledge(id: int, meta: bytes, *, back: bool = False) -> bytes:
-    """A message is done with, or, `back`, to be delivered again. Its meta is empty where there is none."""
+    """ACK of a message, or, `back`, NACK. Its meta is empty where there is none."""
     return bytes((Opcode.NACK if back else Opcode.ACK,)) + U32.pack(id) + meta
 
 
@@ -81,7 +81,7 @@ def _string(data: bytes) -> bytes:
 
 
 class Connected(NamedTuple):
-    """The reader is connected, or why not."""
+    """The reader is connected, or the error why it is not."""
 
     auto_commit: bool
     meta_bytes: int
@@ -99,14 +99,14 @@ class Answers(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Messages, and the metas to acknowledge them by: none where that need not be."""
+    """Messages, and the metas to acknowledge them by; none where they need no acknowledgement."""
 
     metas: list[bytes]
     batch: Batch
 
 
 class Told(NamedTuple):
-    """What has no more to say: DISCONNECTED, PING or STOP."""
+    """A reply without content: DISCONNECTED, PING or STOP."""
 
     reply: Reply
 
@@ -115,27 +115,27 @@ Event = Connected | Answers | Messages | Told
 
 
 class FujinReplies(OpcodeCodec[Event]):
-    """What comes from the server in one stream. Of a message larger than the limit nothing more is read."""
+    """Parses what the server sends on one stream. After a message over the limit nothing more is parsed."""
 
     def __init__(self, message_bytes_max: int) -> None:
         super().__init__()
         self._message_bytes_max = message_bytes_max
         self._meta_bytes = 0
 
-    def _parse_one(self, data: bytes, at: int, found: list[Event]) -> int:
+    def _parse_one(self, data: bytes, at: int, events: list[Event]) -> int:
         parse = _PARSERS.get(data[at])
         if parse is None:
             raise WireError(f"reply {data[at]} is not a server's")
-        return parse(self, data, at, found)
+        return parse(self, data, at, events)
 
-    def _connected(self, data: bytes, at: int, found: list[Event]) -> int:
+    def _connected(self, data: bytes, at: int, events: list[Event]) -> int:
         stop, code, text = self._error(data, at + 3)
         if stop <= len(data):
             auto_commit, self._meta_bytes = bool(data[at + 1]), data[at + 2]
-            found.append(Connected(auto_commit, self._meta_bytes, code, text))
+            events.append(Connected(auto_commit, self._meta_bytes, code, text))
         return stop
 
-    def _answer(self, data: bytes, at: int, found: list[Event]) -> int:
+    def _answer(self, data: bytes, at: int, events: list[Event]) -> int:
         stop, code, text = self._error(data, at + 1 + U32.size)
         if stop > len(data):
             return stop
@@ -147,17 +147,17 @@ class FujinReplies(OpcodeCodec[Event]):
             if count > 1:
                 stop = at + frame * count
                 ids = [id for (id,) in _ANSWER.iter_unpack(memoryview(data)[at:stop])]
-        _answered(found, Answers(Reply(data[at]), ids, code, text))
+        _answered(events, Answers(Reply(data[at]), ids, code, text))
         return stop
 
-    def _transaction(self, data: bytes, at: int, found: list[Event]) -> int:
+    def _transaction(self, data: bytes, at: int, events: list[Event]) -> int:
         stop = at + 1 + U32.size
         if stop <= len(data):
-            _answered(found, Answers(Reply(data[at]), [U32.unpack_from(data, at + 1)[0]]))
+            _answered(events, Answers(Reply(data[at]), [U32.unpack_from(data, at + 1)[0]]))
         return stop
 
-    def _messages(self, data: bytes, at: int, found: list[Event]) -> int:
-        """All whole messages from here on."""
+    def _messages(self, data: bytes, at: int, events: list[Event]) -> int:
+        """All complete messages from here on."""
         end = len(data)
         head = 1 + self._meta_bytes + U32.size
         metas: list[bytes] = []
@@ -190,7 +190,7 @@ class FujinReplies(OpcodeCodec[Event]):
             if at >= end or data[at] != Reply.MESSAGE:
                 break
         if lengths:
-            found.append(Messages(metas, Batch(lengths, b"".join(payload))))
+            events.append(Messages(metas, Batch(lengths, b"".join(payload))))
             # What is not whole is looked at again by the loop that called this.
             return at
         return stop
@@ -202,8 +202,8 @@ class FujinReplies(OpcodeCodec[Event]):
         form = Struct(f"x{self._meta_bytes}s{U32.size + length}x")
         return [meta for (meta,) in form.iter_unpack(frames)]
 
-    def _told(self, data: bytes, at: int, found: list[Event]) -> int:
-        found.append(Told(Reply(data[at])))
+    def _without_content(self, data: bytes, at: int, events: list[Event]) -> int:
+        events.append(Told(Reply(data[at])))
         return at + 1
 
     def _checked(self, size: int) -> int:
@@ -212,7 +212,7 @@ class FujinReplies(OpcodeCodec[Event]):
         return size
 
     def _error(self, data: bytes, at: int) -> tuple[int, int, str]:
-        """Where an error code and the text behind it end, and what they are; where they would end, if they are cut."""
+        """The end of an error code and its text, and both; where they are incomplete, the end they would have."""
         if at >= len(data):
             return at + 1, Code.NONE, ""
         code = data[at]
@@ -231,13 +231,13 @@ def _alike(data: bytes, at: int, head: int, frame: int) -> int:
     return min(alike(data, at, frame, 1), alike(data, at + head - U32.size, frame, U32.size))
 
 
-def _answered(found: list[Event], answer: Answers) -> None:
-    """One more answer: where it is like the last one, they are one."""
-    last = found[-1] if found else None
+def _answered(events: list[Event], answer: Answers) -> None:
+    """Add an answer: where it equals the last one, they become one."""
+    last = events[-1] if events else None
     if isinstance(last, Answers) and last._replace(ids=answer.ids) == answer:
         last.ids.extend(answer.ids)
     else:
-        found.append(answer)
+        events.append(answer)
 
 
 _PARSERS: Final[dict[int, Callable[[FujinReplies, bytes, int, list[Event]], int]]] = {
@@ -249,13 +249,13 @@ _PARSERS: Final[dict[int, Callable[[FujinReplies, bytes, int, list[Event]], int]
     Reply.BEGUN: FujinReplies._transaction,
     Reply.COMMITTED: FujinReplies._transaction,
     Reply.ROLLED_BACK: FujinReplies._transaction,
-    Reply.DISCONNECTED: FujinReplies._told,
-    Reply.PING: FujinReplies._told,
-    Reply.STOP: FujinReplies._told,
+    Reply.DISCONNECTED: FujinReplies._without_content,
+    Reply.PING: FujinReplies._without_content,
+    Reply.STOP: FujinReplies._without_content,
 }
 
 
 def number_of(meta: bytes) -> int:
-    """The record's number, which our meta is."""
+    """The number of a record from the meta of its message."""
     number: int = META.unpack(meta)[0]
     return number

@@ -1,6 +1,6 @@
 r"""SESP from the client's side: commands to lines, and lines to replies.
 
-A run of publishes is one `join`, and what the daemon answered is one `split`: ``+\n+\n+\n`` is three lines of one byte.
+A run of publishes is one `join`, and the daemon's answer is one `split`: ``+\n+\n+\n`` is three lines of one byte.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
 _PLAIN: Final = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 
 POSITIVE: Final = b"+"
-"""The reply that says no more than that it is done."""
+"""The reply to a command that was carried out."""
 
 _POSITIVE: Final = ord(POSITIVE)
 
@@ -49,7 +49,7 @@ def command_line(command: Command) -> bytes:
 
 
 def publish_lines(messages: Sequence[Buffer]) -> bytes:
-    """The commands that publish these messages; ValueError where one is no line of UTF-8."""
+    """The commands that publish these messages; ValueError where one is not one line of UTF-8."""
     lines = b"".join([b">", b"\n>".join(messages), b"\n"]) if messages else b""
     if lines.count(b"\n") != len(messages):
         raise ValueError("a message of SESP holds no newline")
@@ -62,7 +62,7 @@ def publish_lines(messages: Sequence[Buffer]) -> bytes:
 
 
 class SespReplies:
-    """What the daemon sends on one connection."""
+    """Parses what the daemon sends on one connection."""
 
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
@@ -71,7 +71,7 @@ class SespReplies:
 
     @property
     def buffered(self) -> int:
-        """Bytes of a line that has begun and not ended."""
+        """Bytes of an incomplete line."""
         return len(self._rest)
 
     def receive(self, data: bytes) -> list[bytes]:
@@ -106,7 +106,7 @@ class SespReplies:
 
 
 def refusal(line: bytes) -> str | None:
-    """The name of the error in a reply; None where it is positive."""
+    """The name of the error in a reply; None where the reply is positive."""
     if line[:1] in (b"+", b"*"):
         return None
     if line[:1] != b"-":
@@ -122,10 +122,10 @@ def refusals(lines: list[bytes]) -> list[str]:
 
 
 def messages(lines: list[bytes]) -> tuple[list[bytes], list[str]]:
-    """The messages in the replies to reads, and the names of the errors; that there is no message is one of them."""
-    found = list(map(bytes.removeprefix, lines, repeat(POSITIVE)))
-    if sum(map(len, lines)) - sum(map(len, found)) == len(lines):
-        return found, []
+    """The messages in the replies to reads, and the names of the errors; an empty read is one of them."""
+    texts = list(map(bytes.removeprefix, lines, repeat(POSITIVE)))
+    if sum(map(len, lines)) - sum(map(len, texts)) == len(lines):
+        return texts, []
     return [_message(line) for line in lines if refusal(line) is None], refusals(lines)
 
 
@@ -134,7 +134,7 @@ def _message(line: bytes) -> bytes:
 
 
 def unescaped(text: bytes) -> bytes:
-    r"""A message that came with ``*``: what stands behind backslashes is put back."""
+    """The text of a message that was sent with ``*``: escapes are replaced."""
     return _ESCAPE.sub(_unescape, text)
 
 

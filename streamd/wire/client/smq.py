@@ -1,6 +1,6 @@
 """Simple Message Queue from the client's side: messages to pushes, and responses to messages.
 
-Responses to a thousand pushes that look the same are recognised in a few comparisons, as the daemon recognises pulls.
+A thousand equal responses to pushes are recognised in a few comparisons, as the daemon recognises pulls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamd.wire.smq import EMPTY_QUEUE, HEADER, MESSAGE, PULL_REQUEST, PUSHED,
 
 
 class Outcome(Enum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     PUSHED = auto()
     REFUSED = auto()
@@ -27,7 +27,7 @@ class Outcome(Enum):
 
 
 class Response(NamedTuple):
-    """What one request is answered with; a message that was pulled has a type and its elements."""
+    """The response to one request; a pulled message has a type and its elements."""
 
     outcome: Outcome
     kind: int = 0
@@ -51,13 +51,13 @@ def pull_frames(count: int) -> bytes:
 
 
 class SmqReplies(FrameCodec[Response]):
-    """What the daemon sends on one connection."""
+    """Parses what the daemon sends on one connection."""
 
     def __init__(self, message_bytes_max: int) -> None:
         super().__init__(HEADER.size)
         self._body_bytes_max = message_bytes_max + MESSAGE.size
 
-    def _parse(self, data: bytes | bytearray, found: list[Response]) -> int:
+    def _parse(self, data: bytes | bytearray, replies: list[Response]) -> int:
         at, end = 0, len(data)
         while end - at >= HEADER.size:
             status, size = HEADER.unpack_from(data, at)
@@ -69,19 +69,19 @@ class SmqReplies(FrameCodec[Response]):
                 return at
             if size:
                 count = alike(data, at, frame, HEADER.size + MESSAGE.size)
-                _messages(memoryview(data)[at : at + frame * count], size, found)
+                _messages(memoryview(data)[at : at + frame * count], size, replies)
             elif status:
                 count = 1
-                found.append(_REFUSED)
+                replies.append(_REFUSED)
             else:
                 count = repeated(data, at, PUSHED)
-                found += [_PUSHED] * count
+                replies += [_PUSHED] * count
             at += frame * count
         self._wanted = HEADER.size
         return at
 
 
-def _messages(frames: memoryview, size: int, found: list[Response]) -> None:
+def _messages(frames: memoryview, size: int, replies: list[Response]) -> None:
     """The messages of frames with the same header."""
     if size < MESSAGE.size:
         raise WireError(f"a message of {size} bytes has no room for its type and count")
@@ -90,12 +90,12 @@ def _messages(frames: memoryview, size: int, found: list[Response]) -> None:
     length = size - MESSAGE.size
     messages = list(chain.from_iterable(cut(frames, HEADER.size + MESSAGE.size, length)))
     if code == EMPTY_QUEUE and not length:
-        found += [_EMPTY] * len(messages)
+        replies += [_EMPTY] * len(messages)
         return
     # Numbers fit by their size alone, and that is the same for all of them.
     checked = messages if kind == STR else messages[:1]
     good = 0 if code != SUCCESS else sum(1 for _ in takewhile(partial(smq.fits, kind, count), checked))
     bad = good < len(checked)
-    found += [Response(Outcome.PULLED, kind, data) for data in (messages[:good] if bad else messages)]
+    replies += [Response(Outcome.PULLED, kind, data) for data in (messages[:good] if bad else messages)]
     if bad:
         raise WireError(f"a message with code {code}, type {kind} and count {count} in {length} bytes")

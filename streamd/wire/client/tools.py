@@ -12,7 +12,7 @@ _BEGIN, _MIDDLE, _END = range(3)
 
 
 def request_bytes(request: Request) -> bytes:
-    """A request as it is sent. ValueError where it is none that can be."""
+    """A request as it is sent; ValueError where a field has no room for its value."""
     data = to_bytes(request)
     if len(data) > HEADER.size + MESSAGE_BYTES_MAX:
         raise ValueError(f"a message of {len(data)} bytes is over the limit of {MESSAGE_BYTES_MAX}")
@@ -20,7 +20,7 @@ def request_bytes(request: Request) -> bytes:
 
 
 class StorageReplies(MessageReplies[Reply]):
-    """What the daemon sends on one connection that asks with these messages alone."""
+    """Parses what the daemon sends on a connection for these messages alone."""
 
     def __init__(self, reply_bytes_max: int) -> None:
         super().__init__()
@@ -29,13 +29,13 @@ class StorageReplies(MessageReplies[Reply]):
 
     @property
     def buffered(self) -> int:
-        """Bytes of something that has begun and not ended."""
+        """Bytes of an incomplete message."""
         return len(self._rest) + (0 if self._parts is None else 1 + len(self._parts))
 
     def _break(self) -> None:
         self._parts = None
 
-    def _message(self, kind: int, payload: bytes, found: list[Reply]) -> None:
+    def _message(self, kind: int, payload: bytes, replies: list[Reply]) -> None:
         if kind == Type.PARTIAL:
             payload = self._joined(payload)
             if not payload:
@@ -48,10 +48,10 @@ class StorageReplies(MessageReplies[Reply]):
             raise WireError("a partial message was begun and not ended")
         if kind not in REPLIES:
             raise WireError(f"a message of type {kind} is no reply")
-        found.append(from_payload(REPLIES[kind], payload))
+        replies.append(from_payload(REPLIES[kind], payload))
 
     def _joined(self, payload: bytes) -> bytes:
-        """All parts of a message when this is the last of them, else nothing."""
+        """The whole message when this is the last of its parts, else nothing."""
         part = payload[0] if payload else -1
         if not _BEGIN <= part <= _END or (self._parts is None) is not (part == _BEGIN):
             raise WireError("partial messages out of order")

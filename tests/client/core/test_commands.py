@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Iterator
+from types import MemberDescriptorType
 from typing import Any, assert_type
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -67,7 +68,7 @@ class MethodTests(SynchronousTestCase):
                 if not name.startswith("_"):
                     value = inspect.getattr_static(kind, name)
                     self.assertTrue(inspect.getdoc(getattr(kind, name)), f"{kind.__name__}.{name}")
-                    self.assertIsInstance(value, (Method, property, type(pairs)))
+                    self.assertIsInstance(value, (Method, property, type(pairs), MemberDescriptorType))
 
 
 def check_blocking(sesp: blocking.SespClient, pravega: blocking.PravegaClient, tools: blocking.StorageClient) -> None:

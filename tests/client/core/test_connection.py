@@ -8,7 +8,7 @@ from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.protocols.sesp import SespFactory
-from tests.client.rig import ClientCase, Driven, Endless
+from tests.rigs.client.rig import ClientCase, Driven, Endless
 
 
 class OpenTests(ClientCase):

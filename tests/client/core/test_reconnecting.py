@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamd.client.errors import ConnectionLost, ProtocolBroken
-from tests.client.pravega.case import PravegaCase
+from tests.rigs.client.pravega.case import PravegaCase
 
 
 class ReconnectingTests(PravegaCase):

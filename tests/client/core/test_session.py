@@ -7,8 +7,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.client.core.session import Answer, OrderedSession, chunks
 from streamd.client.errors import ConnectionLost, ProtocolBroken, Refused
-from streamd.wire import WireError
-from tests.client.rig import RECORD_BYTES, TARGET, Endless, bare, wait
+from tests.rigs.client.lines import Lines, joined
+from tests.rigs.client.rig import RECORD_BYTES, TARGET, Endless, bare, wait
 
 
 class AnswerTests(SynchronousTestCase):
@@ -45,29 +45,6 @@ class AnswerTests(SynchronousTestCase):
         self.answer.resolve(7)
         self.answer.when_done(lambda: calls.append("after"))
         self.assertEqual(calls, ["before", "after"])
-
-
-class Lines:
-    """A codec whose replies are lines, of which none may be empty."""
-
-    def __init__(self) -> None:
-        self.error: WireError | None = None
-        self._rest = b""
-
-    def receive(self, data: bytes) -> list[bytes]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if b"" in lines:
-            self.error = WireError("an empty line")
-            del lines[lines.index(b"") :]
-        return lines
-
-
-def joined(lines: list[bytes]) -> bytes:
-    if b"no" in lines:
-        raise Refused("no")
-    if b"what" in lines:
-        raise WireError("what")
-    return b" ".join(lines)
 
 
 class OrderedSessionTests(SynchronousTestCase):

@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import TestCase
 
-from tests.client.suite import Operation, Suite
+from tests.rigs.client.suite import Operation, Suite
 
 
 class AsyncioTests(Suite, TestCase):

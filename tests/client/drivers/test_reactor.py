@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.ssl import Certificate, optionsForClientTLS
 from twisted.trial.unittest import TestCase
 
-from tests.client.suite import Operation, Suite
+from tests.rigs.client.suite import Operation, Suite
 
 
 class TwistedTests(Suite, TestCase):

@@ -19,9 +19,9 @@ from streamd.client import (
     Timeout,
 )
 from streamd.wire.sesp import message_lines
-from tests.client.peers import address, deaf, listener
-from tests.client.rig import Endless
-from tests.daemon import Daemon
+from tests.rigs.client.peers import address, deaf, listener
+from tests.rigs.client.rig import Endless
+from tests.rigs.daemon import Daemon
 
 
 class BadPeerTests(SynchronousTestCase):

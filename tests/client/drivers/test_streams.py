@@ -10,9 +10,9 @@ from streamd.client.core.connection import ClientConnection
 from streamd.client.core.session import OrderedSession
 from streamd.client.drivers.streams import StreamDriver
 from streamd.client.errors import ConnectionLost
-from tests.client.core.test_session import Lines, joined
-from tests.client.rig import TARGET
-from tests.quic.case import Echo, QuicCase, Recorders
+from tests.rigs.client.lines import Lines, joined
+from tests.rigs.client.rig import TARGET
+from tests.rigs.quic.case import Echo, QuicCase, Recorders
 
 
 class StreamTests(QuicCase):

@@ -13,10 +13,10 @@ from twisted.trial.unittest import TestCase
 
 from streamd.client import ConnectionLost, Refused
 from streamd.client.fujin import FujinClient, Message, Writer
-from streamd.quic.certificate import CA_NAME
 from streamd.quic.client import Trust
-from tests.daemon import Daemon
-from tests.protocols.test_fujin_quic import asynchronous
+from streamd.tls.server_certificate import CA_NAME
+from tests.rigs.daemon import Daemon
+from tests.rigs.protocols.fujin_quic import asynchronous
 
 CONFIG = """
 data_dir = "data"

@@ -14,7 +14,7 @@ from streamd.client.fujin.session import FujinSession, Message, StreamEnded, ref
 from streamd.wire import fujin_replies as replies
 from streamd.wire.client import fujin as fujin_client
 from streamd.wire.fujin_replies import Code, Reply
-from tests.client.rig import TARGET, bare
+from tests.rigs.client.rig import TARGET, bare
 
 RECORD_BYTES = 100_000
 

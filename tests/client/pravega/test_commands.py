@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streamd.client.errors import ProtocolBroken, Refused
 from streamd.client.pravega import Truncated
-from tests.client.pravega.case import PravegaCase
-from tests.client.rig import WHOLE
+from tests.rigs.client.pravega.case import PravegaCase
+from tests.rigs.client.rig import WHOLE
 
 
 class CommandTests(PravegaCase):

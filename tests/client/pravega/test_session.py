@@ -8,7 +8,7 @@ from streamd.client.errors import ConnectionLost, ProtocolBroken
 from streamd.client.pravega.session import PravegaSession
 from streamd.wire.client.pravega import Reply, SegmentCreated, name_of, request_bytes
 from streamd.wire.pravega import CreateSegment, KeepAlive, Name, Type, named
-from tests.client.rig import TARGET, bare
+from tests.rigs.client.rig import TARGET, bare
 
 
 class SessionTests(SynchronousTestCase):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streamd.client.asynchronous import Writer
 from streamd.client.errors import ClientError, ConnectionLost, Refused
-from tests.client.pravega.case import PravegaCase
-from tests.client.rig import Driven
+from tests.rigs.client.pravega.case import PravegaCase
+from tests.rigs.client.rig import Driven
 
 
 class WriterTests(PravegaCase):

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from streamd.settings import Limits
-from tests.protocols.rig import Rig
+from tests.rigs.protocols.rig import Rig
 
 LIMITS = Limits(message_bytes_max=20_000, line_bytes_max=20_000, ack_seconds_max=1e6)
 """Small, so that what is over them is quickly sent; a reader may take its time. Descriptions may rely on them."""
@@ -89,6 +89,8 @@ class Description(ABC):
     """What a connection is closed with where a record can't be read."""
     endless: ClassVar[bool] = False
     """Whether `fetch` asks for all that will ever come, so that the end of a peer does not wait for it."""
+    repeatable: ClassVar[bool] = True
+    """Whether the transcript can be said again on a store where it was said: some writers count."""
     settings: ClassVar[str] = ""
     """More of the protocol's table in the configuration."""
     rig: ClassVar[type[Rig]] = Rig

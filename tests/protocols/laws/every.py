@@ -13,10 +13,11 @@ from tests.protocols.laws.faststream import FastStream
 from tests.protocols.laws.fujin import Fujin, FujinTransactions
 from tests.protocols.laws.fujin_readers import READERS, FujinConsumer
 from tests.protocols.laws.pravega import Pravega
+from tests.protocols.laws.pravega_today import PravegaToday
 from tests.protocols.laws.sesp import Sesp
 from tests.protocols.laws.smq import Smq
 
-BOTH: Sequence[type[Description]] = (Sesp, Smq, FastStream, Pravega)
+BOTH: Sequence[type[Description]] = (Sesp, Smq, FastStream, Pravega, PravegaToday)
 """Those that write and read on one connection."""
 WRITING: Sequence[type[Description]] = (*BOTH, Fujin, FujinTransactions)
 READING: Sequence[type[Description]] = (*BOTH, *READERS)

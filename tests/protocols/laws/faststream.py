@@ -9,7 +9,7 @@ from streamd.connections.core import Core
 from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.wire.faststream import PONG, contents_header, state
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
-from tests.wire.test_faststream import PING, all_except, multiple, one, single, to_all
+from tests.rigs.wire.faststream import PING, all_except, multiple, one, single, to_all
 
 CREATE, DELETE, TAKE, PEEK, CHECK = 1, 2, 7, 8, 9
 _BYTES_MAX = LIMITS.message_bytes_max

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from struct import pack
 
 from streamd.connections.core import Core
-from streamd.protocols.fujin.protocol import FujinFactory, FujinSettings
+from streamd.protocols.fujin.factory import FujinFactory
+from streamd.protocols.fujin.settings import FujinSettings
 from streamd.wire import fujin_replies as replies
 from streamd.wire.client import fujin as client
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
 from streamd.wire.fujin_replies import Code, Reply
-from tests.protocols.fujin_case import FujinRig
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
+from tests.rigs.protocols.fujin_case import FujinRig
 
 TOPIC_TOO_LARGE = f"a topic has at most {TOPIC_BYTES_MAX} bytes"
 _MESSAGE_TOO_LARGE = f"a message has at most {LIMITS.message_bytes_max} bytes"

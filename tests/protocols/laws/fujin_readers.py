@@ -8,14 +8,15 @@ from typing import ClassVar
 
 from streamd.batch import Batch
 from streamd.connections.core import Core
-from streamd.protocols.fujin.protocol import FujinFactory, configure
+from streamd.protocols.fujin.factory import FujinFactory
+from streamd.protocols.fujin.settings import configure
 from streamd.wire import fujin_replies as replies
 from streamd.wire.client import fujin as client
 from streamd.wire.fujin import TOPIC_BYTES_MAX, Opcode
 from streamd.wire.fujin_replies import Code, Reply
-from tests.protocols.fujin_case import FujinRig
 from tests.protocols.laws.description import Breach, Description, Exchange, Size
 from tests.protocols.laws.fujin import TOPIC_TOO_LARGE, Fujin, FujinElsewhere, answer, declared, frames
+from tests.rigs.protocols.fujin_case import FujinRig
 
 RECORDS = [b"one", b"", b"three", b"four"]
 NEVER = 1 << 60

@@ -16,9 +16,9 @@ from streamd.settings import Limits
 from streamd.store import Segment, Store
 from tests.protocols.laws.description import LIMITS, Description, Exchange
 from tests.protocols.laws.every import Law
-from tests.protocols.rig import Peer, Rig
-from tests.store.inline import DIRECTORY, read_all
-from tests.store.simulated import SimulatedDisk
+from tests.rigs.protocols.rig import Peer, Rig
+from tests.rigs.store.inline import DIRECTORY, read_all
+from tests.rigs.store.simulated import SimulatedDisk
 
 Contents = dict[str, tuple[object, ...]]
 """What a store holds, by segment."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from struct import pack
 
@@ -10,8 +10,8 @@ from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire.pravega import BLOCK_BYTES_MAX, HEADER, MESSAGE_BYTES_MAX, Type, message
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
-from tests.wire.test_pravega import OTHER, WRITER, begin, block, event, read, setup, text
-from tests.wire.test_pravega import partial as part
+from tests.rigs.wire.pravega import OTHER, WRITER, begin, block, event, read, setup, text
+from tests.rigs.wire.pravega import partial as part
 
 
 def created(name: str) -> bytes:
@@ -51,6 +51,13 @@ _TO_SERVER = (
 
 def _message_size(kind: Type) -> Size:
     return Size(kind.name, partial(pack, ">ii", kind), MESSAGE_BYTES_MAX, 1 << 31, signed=True, least=1)
+
+
+def unknown_kinds(known: Collection[int]) -> Iterator[tuple[bytes, bytes, bool]]:
+    """Messages of kinds that no client sends, for `Description.unknown`: each ends the connection."""
+    for kind in [*range(-200, 300), *[1 << bit for bit in range(9, 31)], (1 << 31) - 1, -(1 << 31)]:
+        if kind not in known:
+            yield HEADER.pack(kind, 0), b"", False
 
 
 class Pravega(Description):
@@ -118,9 +125,7 @@ class Pravega(Description):
 
     @classmethod
     def unknown(cls) -> Iterable[tuple[bytes, bytes, bool]]:
-        for kind in [*range(-200, 300), *[1 << bit for bit in range(9, 31)], (1 << 31) - 1, -(1 << 31)]:
-            if kind not in _TO_SERVER:
-                yield HEADER.pack(kind, 0), b"", False
+        return unknown_kinds(_TO_SERVER)
 
     @classmethod
     def comparable(cls, told: bytes) -> bytes:

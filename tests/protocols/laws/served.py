@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.daemon import DEADLINE_SECONDS, Daemon
 from tests.protocols.laws.description import Description, Exchange, joined
 from tests.protocols.laws.every import Law
-from tests.protocols.sockets import exchange, receive, write_certificate
+from tests.rigs.daemon import DEADLINE_SECONDS, Daemon
+from tests.rigs.protocols.sockets import exchange, receive, write_certificate
 
 BUFFER_BYTES = 64 << 10
 AT_ONCE = 200

@@ -77,7 +77,7 @@ class Sesp(Description):
     @classmethod
     def unknown(cls) -> Iterable[tuple[bytes, bytes, bool]]:
         for byte in range(256):
-            if byte not in b"#!@=?$%<>&\n":
+            if byte not in b"#!@=?$%<>&^~\n":
                 yield bytes((byte,)) + b"data\n", b"-InvalidCommand\n", True
 
     @classmethod

@@ -9,7 +9,7 @@ from streamd.connections.core import Core
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire.smq import EMPTY, PULL, PUSHED, REFUSED, whole_replies
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
-from tests.wire.test_smq import STR, pull, push
+from tests.rigs.wire.smq import STR, pull, push
 
 _BODY_BYTES_MAX = 5 + LIMITS.message_bytes_max
 _BYTES = push(0, 3, b"abc")

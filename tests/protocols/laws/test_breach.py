@@ -8,7 +8,7 @@ from tests.protocols.laws import description
 from tests.protocols.laws.description import Exchange, Size
 from tests.protocols.laws.every import PROTOCOLS, WRITING, every
 from tests.protocols.laws.held import HeldLaw, contents, states
-from tests.protocols.rig import Peer
+from tests.rigs.protocols.rig import Peer
 
 # What Python itself may need meanwhile, with a log and all. The sizes that matter are far over it.
 SMALL_BYTES = 1 << 20

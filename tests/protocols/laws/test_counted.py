@@ -13,7 +13,7 @@ from streamd.store.records.offsets import EVENT_HEADER_BYTES
 from tests.protocols.laws.description import LIMITS
 from tests.protocols.laws.every import BOTH, PROTOCOLS, READING, WRITING, Law, every
 from tests.protocols.laws.sesp import Sesp
-from tests.protocols.rig import Peer
+from tests.rigs.protocols.rig import Peer
 
 RECORDS = [b"one", b"twelve bytes", b"3" * 1000]
 

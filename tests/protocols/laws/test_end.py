@@ -9,7 +9,7 @@ from typing import Any
 from tests.protocols.laws.description import Description, joined
 from tests.protocols.laws.every import PROTOCOLS, READING, every
 from tests.protocols.laws.held import HeldLaw, around_requests, contents, states, whole_requests
-from tests.protocols.rig import Peer, Rig
+from tests.rigs.protocols.rig import Peer, Rig
 
 SEED = 5
 

@@ -8,7 +8,7 @@ import weakref
 from streamd.connections.base import StreamProtocol
 from tests.protocols.laws.every import PROTOCOLS, READING, every
 from tests.protocols.laws.held import HeldLaw
-from tests.protocols.rig import Peer, Rig
+from tests.rigs.protocols.rig import Peer, Rig
 
 
 class _Gone(HeldLaw):
@@ -34,8 +34,10 @@ class Gone(_Gone):
         """After each part of the transcript, answered or not."""
         rig = self.furnished()
         asked = self.spoken.whole().asked
-        for end in range(0, len(asked) + 1, 7):
+        for end in range(0, len(asked) + 1, 7 if self.spoken.repeatable else 97):
             for held in (False, True):
+                if not self.spoken.repeatable:
+                    rig = self.furnished()
                 peer = rig.connect()
                 rig.held = held
                 peer.send(asked[:end])

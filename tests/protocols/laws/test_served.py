@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 
-from tests.daemon import Daemon
 from tests.protocols.laws.description import Exchange, joined
 from tests.protocols.laws.every import SERVED, SERVED_READING, WRITING, every
 from tests.protocols.laws.served import ServedLaw
 from tests.protocols.laws.sesp import SespOverTls, SespOverUnix
-from tests.protocols.sockets import (
+from tests.rigs.daemon import Daemon
+from tests.rigs.protocols.sockets import (
     forget_height,
     memory_bytes,
     receive,

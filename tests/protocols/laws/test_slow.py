@@ -6,7 +6,7 @@ from tests.protocols.laws.description import Exchange, joined
 from tests.protocols.laws.every import BOTH, PROTOCOLS, READING, WRITING, every
 from tests.protocols.laws.fujin_readers import FujinConsumer, FujinLoneConsumer, FujinLoneSubscriber
 from tests.protocols.laws.held import HeldLaw
-from tests.protocols.rig import BUFFER_BYTES, Peer, Rig
+from tests.rigs.protocols.rig import BUFFER_BYTES, Peer, Rig
 
 RECORDS = [b"%04d" % number * 2500 for number in range(300)]
 KEPT_BYTES_MAX = BUFFER_BYTES + (600 << 10)

@@ -7,14 +7,14 @@ import socket
 import threading
 
 from streamd.wire import fujin_replies as replies
-from tests.daemon import Daemon
 from tests.protocols.laws.description import Description
 from tests.protocols.laws.every import SERVED_READING, WRITING, every
 from tests.protocols.laws.held import contents
 from tests.protocols.laws.served import ServedLaw
 from tests.protocols.laws.sesp import SespOverTls
-from tests.protocols.rig import Rig
-from tests.protocols.sockets import receive, receive_all
+from tests.rigs.daemon import Daemon
+from tests.rigs.protocols.rig import Rig
+from tests.rigs.protocols.sockets import receive, receive_all
 
 WRITERS = 3
 ANSWERED_BYTES = 1000

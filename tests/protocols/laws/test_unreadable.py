@@ -12,9 +12,9 @@ from tests.protocols.laws.every import READING, every
 from tests.protocols.laws.faststream import FastStreamTake
 from tests.protocols.laws.held import HeldLaw
 from tests.protocols.laws.tools import Tools
-from tests.protocols.rig import Apart, Peer
-from tests.store.inline import DIRECTORY, JOURNAL, PACKS, Compactor
-from tests.store.simulated import SimulatedDisk
+from tests.rigs.protocols.rig import Apart, Peer
+from tests.rigs.store.inline import DIRECTORY, JOURNAL, PACKS, Compactor
+from tests.rigs.store.simulated import SimulatedDisk
 
 FEW = [b"%04d" % number * 250 for number in range(6)]
 MANY = [b"%04d" % number * 250 for number in range(160)]

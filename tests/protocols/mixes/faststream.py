@@ -7,7 +7,7 @@ from streamd.protocols.faststream.protocol import FastStreamFactory
 from streamd.wire.faststream import PONG, state
 from tests.protocols.laws.faststream import CHECK, CREATE, DELETE, PEEK, TAKE, contents
 from tests.protocols.mixes.machinery import Ask, Closed, Speaker
-from tests.wire.test_faststream import PING, all_except, multiple, one, single, to_all
+from tests.rigs.wire.faststream import PING, all_except, multiple, one, single, to_all
 
 STREAMS = (1, 2, 3)
 KINDS = (

@@ -16,16 +16,18 @@ from typing import Any
 
 from streamd.batch import Batch
 from streamd.connections.core import Core
-from streamd.protocols.fujin.protocol import FujinFactory, FujinProtocol, configure
+from streamd.protocols.fujin.factory import FujinFactory
+from streamd.protocols.fujin.protocol import FujinProtocol
+from streamd.protocols.fujin.settings import configure
 from streamd.settings import Limits
 from streamd.wire import fujin_replies as replies
 from streamd.wire.client import fujin as client
 from streamd.wire.fujin_replies import Code, Reply
-from tests.protocols.fujin_case import FujinRig, StreamPeer
 from tests.protocols.laws.description import LIMITS
 from tests.protocols.laws.fujin import answer, frames, told
-from tests.protocols.rig import Apart
-from tests.store.simulated import SimulatedDisk
+from tests.rigs.protocols.fujin_case import FujinRig, StreamPeer
+from tests.rigs.protocols.rig import Apart
+from tests.rigs.store.simulated import SimulatedDisk
 
 TRANSACTION_BYTES_MAX = 120
 SEALED = "sealed"

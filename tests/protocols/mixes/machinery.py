@@ -17,8 +17,8 @@ from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
 from tests.protocols.laws.description import LIMITS
 from tests.protocols.laws.held import first_record
-from tests.protocols.rig import Peer, Rig
-from tests.store.simulated import SimulatedDisk
+from tests.rigs.protocols.rig import Peer, Rig
+from tests.rigs.store.simulated import SimulatedDisk
 
 SEEDS = 60
 """So many mixes are tried by default, the same ones each time."""
@@ -102,6 +102,7 @@ class MixRig(Rig):
         self.waiting: deque[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
         self.cold_held = False
         super().__init__("/mix", limits=LIMITS, make_factory=speaker.factory, medium=self.simulated)
+        self.in_turns = speaker.random.random() < 0.7
 
     def run_apart(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
         result: Deferred[Any] = Deferred()
@@ -163,6 +164,10 @@ class Mix:
         random = self.random
         sent: list[deque[bytes]] = []
         for asks in self.asks:
+            if random.random() < 0.4:
+                # Each by itself, as a client does that waits for the answers.
+                sent.append(deque(ask.data for ask in asks))
+                continue
             data = b"".join(ask.data for ask in asks)
             cuts = sorted(random.sample(range(len(data) + 1), min(len(data), random.choice((0, 0, 1, 3, 8)))))
             sent.append(deque(data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)))
@@ -172,6 +177,9 @@ class Mix:
         while any(sent):
             number = random.choice([at for at, pieces in enumerate(sent) if pieces])
             self.rig.stir(random)
+            for other, pieces in enumerate(sent):
+                if pieces and other != number and random.random() < 0.5:
+                    self.peers[other].put(pieces.popleft())
             self.peers[number].send(sent[number].popleft())
             if random.random() < 0.3:
                 taker = random.randrange(len(self.peers))

@@ -11,7 +11,7 @@ from streamd.wire.pravega import HEADER, Type, message
 from tests.protocols.laws.pravega import Pravega as Law
 from tests.protocols.laws.pravega import appended, create, created, ready, segment_read
 from tests.protocols.mixes.machinery import Ask, Closed, Speaker
-from tests.wire.test_pravega import block, event, read, setup, text
+from tests.rigs.wire.pravega import block, event, read, setup, text
 
 NAMES = ("s", "t")
 WRITERS = (b"1" * 16, b"2" * 16)

@@ -40,18 +40,23 @@ class Sesp(Speaker):
 
     def opening(self, number: int) -> list[Ask]:
         # A first line that does not end with a carriage return: this is no telnet.
-        return [Ask(b"^\n", lambda world, number: b"-InvalidCommand\n", "^")]
+        plain = [self._command("|", "")]
+        # Mostly with a topic: who has none gets errors, and nothing else.
+        return plain if self.random.random() < 0.3 else [*plain, self._command("#", "a"), self._command("@", "a")]
 
     def ask(self, number: int) -> Ask:
         random = self.random
         name = random.choice(NAMES)
-        action = random.choice("#!@@$<<<<>>>>>=%?^")
+        action = random.choice("#!@@$$<<<<<<<>>>>>>>>>>=%?|")
         if action == ">":
             argument = random.choice(("", "x", f"m{random.randrange(1000)}", "long" * random.choice((1, 500, 4000))))
         elif action in "$%":
             argument = str(random.choice((-1, 0, 0, 1, 2, 5, 100)))
         else:
             argument = name if action in "#!@=" else ""
+        return self._command(action, argument)
+
+    def _command(self, action: str, argument: str) -> Ask:
         act = getattr(self, f"_{_METHODS[action]}")
         line = f"{action}{argument}"
         return Ask(f"{line}\n".encode(), lambda world, number: act(world, number, argument), line[:10])
@@ -147,5 +152,5 @@ _METHODS = {
     "=": "seal",
     "%": "truncate",
     "?": "list",
-    "^": "unknown",
+    "|": "unknown",
 }

@@ -6,7 +6,7 @@ from streamd.connections.core import Core
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire.smq import EMPTY, PUSHED, REFUSED
 from tests.protocols.mixes.machinery import Ask, Speaker
-from tests.wire.test_smq import STR, pull, push
+from tests.rigs.wire.smq import STR, pull, push
 
 
 class World:

@@ -31,6 +31,12 @@ class SourceTests(SynchronousTestCase):
         ):
             self.assertIn(wanted, str(self.assertRaises(OptionError, check_columns, schema)))
 
+    def test_create_table(self) -> None:
+        """CREATE TABLE, whose options nobody gets who reads the table later, is refused when it is made."""
+        given = {"server": "127.0.0.1:1", "topic": "a", "option.topic": "a", "provider": "streamd"}
+        error = self.assertRaises(OptionError, StreamdSource(given).schema)
+        self.assertIn("use CREATE TEMPORARY VIEW", str(error))
+
     def test_readers_travel(self) -> None:
         """Readers go to other processes before anything is opened: no store is there yet."""
         for reader in (

@@ -8,8 +8,9 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from twisted.internet.defer import Deferred
 
-from tests.sesp_client import Sesp
-from tests.spark.session import Collected, SparkCase
+from streamd.spark import behind_latest
+from tests.rigs.sesp_client import Sesp
+from tests.rigs.spark.session import Collected, SparkCase
 
 
 def offsets(rows: dict[str, list[tuple[int, bytes]]]) -> dict[str, list[int]]:
@@ -85,6 +86,27 @@ class StreamTests(SparkCase):
         found = self.read(topics="a,b", onDataLoss="skip")
         self.assertEqual(offsets(found.rows), {"a": [10]})
         self.assertEqual(list(self.end(found)), ["a"])
+
+    def test_left_out(self) -> Deferred[None]:
+        """A topic that is taken out of the list is no loss: the query goes on without it."""
+        return self.do(self._left_out)
+
+    def _left_out(self) -> None:
+        self.publish("a", "0")
+        self.publish("b", "x")
+        self.read(topics="a,b")
+        self.publish("a", "1")
+        self.publish("b", "y")
+        found = self.read(topics="a")
+        self.assertEqual((offsets(found.rows), list(self.end(found))), ({"a": [1]}, ["a"]))
+        # What came meanwhile is there for who reads it again, from its beginning.
+        self.assertEqual(offsets(self.read(topics="a,b").rows), {"b": [0, 1]})
+        self.assertEqual(behind_latest(found.progress[-1], **self.where())["maxOffsetsBehindLatest"], 0)
+        self.publish("a", "2", "3")
+        self.assertEqual(
+            behind_latest(found.progress[-1], **self.where()),
+            {"avgOffsetsBehindLatest": 2, "minOffsetsBehindLatest": 2, "maxOffsetsBehindLatest": 2},
+        )
 
 
 class ServerStreamTests(StreamTests):

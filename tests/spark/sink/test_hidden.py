@@ -15,9 +15,9 @@ from streamd.client import StorageClient
 from streamd.client.errors import ClientError, ProtocolBroken
 from streamd.spark.sink.hidden import SINKS, UNACKNOWLEDGED_BYTES_MAX, Delivery, HiddenWriter
 from streamd.wire.tools import PARTS_MAX, Part
-from tests.daemon import Daemon
-from tests.drivers.cluster import free_port
-from tests.spark.sink.written import written
+from tests.rigs.daemon import Daemon
+from tests.rigs.drivers.cluster import free_port
+from tests.rigs.spark.sink.written import written
 
 QUERY = UUID(int=5)
 
@@ -90,6 +90,31 @@ class HiddenTests(SynchronousTestCase):
         """More than one publication has room for is refused before it is sent."""
         error = self.assertRaises(ClientError, Delivery(self.server, [Part(1, 2)] * (PARTS_MAX + 1)).publish)
         self.assertIn("repartition by topic", str(error))
+        # In a task already, before anything is written; and what others wrote is dropped all the same, in pieces.
+        with HiddenWriter(self.server, "a", create_topics=True) as writer:
+            error = self.assertRaises(ClientError, writer.open, map(str, range(PARTS_MAX + 1)))
+            self.assertIn("topics in one partition", str(error))
+        (part,) = self.write("b", b"x")
+        Delivery(self.server, [*[Part(1 << 40, 2)] * (PARTS_MAX + 1), part]).abandon()
+        with StorageClient(self.server) as client:
+            self.assertRaises(ClientError, client.segment, part.hidden)
+            self.assertEqual([info.name for info in client.segments()], ["t"])
+
+    def test_many(self) -> None:
+        """Topics that are new, and those that are there, each get their own records, in order."""
+        self.write("a", b"0", topic="t7")
+        with HiddenWriter(self.server, "b", create_topics=True) as writer:
+            for number in range(2):
+                topics = [f"t{topic}" for topic in range(600 * (number + 1))]
+                writer.open(topics)
+                for topic in topics:
+                    writer.append(topic, Batch.of([f"{topic}/{number}".encode()]))
+            parts = writer.finish()
+        Delivery(self.server, parts).publish()
+        self.assertEqual(len(parts), 1200)
+        for topic in ("t0", "t7", "t599"):
+            self.assertEqual(self.written(topic), [f"{topic}/0".encode(), f"{topic}/1".encode()])
+        self.assertEqual(self.written("t1199"), [b"t1199/1"])
 
     def test_daemon_restarts(self) -> None:
         """Killed under a task and before its publication: the rest is sent again, and nothing is stored twice."""

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.state import GroupStateTimeout
 from twisted.internet.defer import Deferred
 
+import streamd.spark
 from streamd.client import StorageClient
 from streamd.spark.sink.hidden import SINKS
 from streamd.spark.sink.writer import BATCH_PROPERTY, QUERY_PROPERTY
-from tests.spark.session import SparkCase, spark
-from tests.spark.sink.failing import RAISE, FailingSource, Hooks
-from tests.spark.sink.written import written
+from tests.rigs.spark.session import SparkCase, spark
+from tests.rigs.spark.sink.failing import RAISE, FailingSource, Hooks
+from tests.rigs.spark.sink.written import written
 
 T = TypeVar("T")
 
@@ -204,3 +207,34 @@ class StreamTests(SinkCase):
             self.add(file)
         expected = [f"{query.id}.{batch}" for batch in range(4)]
         self.assertEqual(sorted(each.name for each in seen.iterdir()), expected)
+
+    def test_update(self) -> Deferred[None]:
+        """Running aggregates and states of any kind go to a topic by `each_batch`, each change once over restarts."""
+        return self.do(self._update)
+
+    def _update(self) -> None:
+        def count(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+            total = sum(map(len, frames)) + (state.get[0] if state.exists else 0)
+            state.update((total,))
+            yield pandas.DataFrame({"value": [f"{key[0]}={total}"]})
+
+        lines = spark().readStream.option("maxFilesPerTrigger", 1).text(str(self.source))
+        keyed = lines.selectExpr("length(value) AS size")
+        totals = keyed.groupBy("size").count().selectExpr("concat(size, '=', count) AS value")
+        states = keyed.groupBy("size").applyInPandasWithState(
+            count, "value string", "total long", "update", GroupStateTimeout.NoTimeout
+        )
+        for name, frame in (("totals", totals), ("states", states)):
+            for _ in range(2):
+                writer = frame.writeStream.outputMode("update").trigger(availableNow=True)
+                writer = writer.foreachBatch(streamd.spark.each_batch(server=self.server, topic=name))
+                query = writer.option("checkpointLocation", f"{self.checkpoint}-{name}").start()
+                query.awaitTermination()
+                # The last batch comes again, as after a crash before Spark had noted it.
+                noted = list(Path(f"{self.checkpoint}-{name}", "commits").glob("[0-9]*"))
+                last = max(noted, key=lambda path: int(path.name))
+                last.unlink()
+                last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+        self.assertEqual(self.written("totals"), self.written("states"))
+        self.assertEqual(len(self.written("totals")), len(set(self.written("totals"))))
+        self.assertGreater(len(self.written("totals")), 1)

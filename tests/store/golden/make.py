@@ -20,8 +20,8 @@ from streamd.store import Append, Level, Store
 from streamd.store.disk import Disk
 from streamd.store.journal.frame import VERSION
 from streamd.store.records.offsets import TAG_RAW
-from tests.store.inline import SMALL, Compactor, InlineWriter, call, open_inline, read_all, result_of
-from tests.store.model import contents, segments
+from tests.rigs.store.inline import SMALL, Compactor, InlineWriter, call, open_inline, read_all, result_of
+from tests.rigs.store.model import contents, segments
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SETTINGS = replace(SMALL, journal_file_bytes=2048)

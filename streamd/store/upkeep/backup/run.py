@@ -1,14 +1,15 @@
 """A consistent copy of a store, taken while the daemon writes, compacts and merges. Nothing is written in the store.
 
-The state of a store is its catalog and every entry of the journal from `covered` on. What makes a copy of it consistent
-is the order:
+The state of a store is its packs in force and every entry of the journal from `covered` on. What makes a copy of it
+consistent is the order:
 
 1. The committed position is read: all that was acknowledged until now lies below it.
 2. All journal files are opened. An open file stays, whatever becomes of its name.
-3. The catalog is copied in one transaction. A fold may come between 2 and 3: then the copy covers more, and needs fewer
-   of the files. It never needs one that was not opened, since `covered` only rises.
-4. All packs that the copy names are opened. Where one is gone, packs were merged meanwhile: 3 is done again.
-5. Now nothing can get lost any more. Packs that the backup does not have are copied; of the journal what is committed
+3. Packs tell which of them are in force, and these are opened. A fold may come between 2 and 3: then they cover more,
+   and fewer of the files are needed, never one that was not opened, since `covered` only rises. Where one is gone,
+   packs were merged meanwhile, and it is done again. (In a store of an earlier format the catalog tells it, and is
+   copied.)
+4. Now nothing can get lost any more. Packs that the backup does not have are copied; of the journal what is committed
    above `covered`, every checksum verified.
 
 A daemon that is started in the meantime may move the last frames to another file. That shows in the position, and then
@@ -39,6 +40,8 @@ from streamd.store.packs import pack
 from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
 from streamd.store.packs.catalog import Catalog, Pack, Row
 from streamd.store.packs.fold import journal_numbers
+from streamd.store.packs.inforce import PackSet
+from streamd.store.packs.opening import is_old
 from streamd.store.packs.readonly import ReadOnlyCatalog
 from streamd.store.records import blocks
 from streamd.store.upkeep.backup.files import (
@@ -61,6 +64,8 @@ _TRIES: Final = 100
 # What looks like damage can be a daemon that starts and moves frames: it is done with that in a moment.
 _DAMAGED_SECONDS_MAX: Final = 2.0
 _PAUSE_SECONDS: Final = 0.1
+# What tells one pack from another of the same number: its footer's end, with the checksum of its directory.
+_END_BYTES: Final = 4096
 
 
 class Taken(NamedTuple):
@@ -133,6 +138,8 @@ class _Attempt:
         self._name = name
         self._home = os.path.join(backup.snapshots, name + TEMPORARY_SUFFIX)
         self._open: list[IDiskFile] = []
+        self._has_catalog = False
+        """Whether the snapshot needs one: a store makes its own, but for those of an earlier format."""
 
     def close(self) -> None:
         """Let go of all files."""
@@ -152,7 +159,8 @@ class _Attempt:
         files = self._copy_journal(journal, advance)
         self._check_run(position)
         copied = self._copy_packs(packs, advance)
-        files[CATALOG_NAME] = sum_file(self._disk, os.path.join(self._home, CATALOG_NAME))
+        if self._has_catalog:
+            files[CATALOG_NAME] = sum_file(self._disk, os.path.join(self._home, CATALOG_NAME))
         identity = read_file(self._disk, os.path.join(self._directory, IDENTITY))
         files[IDENTITY] = write_file(self._disk, os.path.join(self._home, IDENTITY), identity)
         manifest = Manifest(self._name, str(UUID(bytes=self._store)), sequence, files, {**kept, **copied})
@@ -191,36 +199,72 @@ class _Attempt:
         return opened
 
     def _pin_packs(self) -> tuple[int, int, dict[int, IDiskFile], dict[str, Stored]]:
-        """Copy the catalog, and open the packs that it names; again, where one of those was merged meanwhile.
+        """Open the packs that are in force; again, where one of those was merged meanwhile.
 
         Returns `covered`, the last journal file that is folded, the packs to be copied, and those that are there.
         """
         known = {name: stored for each in self._backup.manifests() for name, stored in each.packs.items()}
         for _ in range(_TRIES):
-            self._copy_catalog()
-            catalog = Catalog(self._disk, self._home, self._store, writable=False, immutable=True)
             try:
-                for _segment in catalog.segments():
-                    pass  # every row is checked on its way
-                covered, last, _ = catalog.covered
-                kept: dict[str, Stored] = {}
-                missing: list[int] = []
-                for each in catalog.packs():
-                    name = pack.file_name(each.number)
-                    if name in known:
-                        self._check_kept(name, known[name], each, catalog.extents_of_packs([each.number]))
-                        kept[name] = known[name]
-                    else:
-                        missing.append(each.number)
-            finally:
-                catalog.close()
-            try:
+                packs = PackSet(self._disk, os.path.join(self._directory, PACKS), self._store).read()
+                if is_old(self._disk, self._directory, packs):
+                    return self._pin_known(known)
+                covered, last, _ = packs.covered
+                numbers = [*packs.footers, *packs.adopted]
+                kept = {name: known[name] for number in numbers if (name := pack.file_name(number)) in known}
+                for number in numbers:
+                    if (name := pack.file_name(number)) in kept:
+                        self._check_same(name, kept[name], packs, number)
+                missing = [number for number in numbers if pack.file_name(number) not in kept]
                 return covered, last, self._open_packs(missing), kept
             except FileNotFoundError as error:
                 reason = error
         raise StoreUnusable(f"{reason}; and nothing took its place. See what 'streamctl verify' says")
 
+    def _check_same(self, name: str, stored: Stored, packs: PackSet, number: int) -> None:
+        """A pack that the backup has is the one that is meant: they end with the same directory.
+
+        After a restore of an older snapshot the store goes on with numbers that the backup has given before.
+        """
+        ends = []
+        for path in (os.path.join(self._backup.packs, name), packs.path(number)):
+            file = self._disk.open(path, writable=False)
+            try:
+                ends.append((file.size(), bytes(file.read(max(file.size() - _END_BYTES, 0), _END_BYTES))))
+            finally:
+                file.close()
+        if ends[0] != ends[1] or stored.bytes != ends[0][0]:
+            raise self._another(os.path.join(self._backup.packs, name))
+
+    def _another(self, path: str) -> BackupError:
+        return BackupError(
+            f"{path}: this pack is another one than that of the same number in the store. The store was "
+            "restored from an older snapshot, or the backup is damaged: give a new directory"
+        )
+
+    def _pin_known(self, known: dict[str, Stored]) -> tuple[int, int, dict[int, IDiskFile], dict[str, Stored]]:
+        """The same for a store of an earlier format, which needs a copy of its catalog: that alone knows its packs."""
+        self._copy_catalog()
+        catalog = Catalog(self._disk, self._home, self._store, writable=False, immutable=True)
+        try:
+            for _segment in catalog.segments():
+                pass  # every row is checked on its way
+            covered, last, _ = catalog.covered
+            kept: dict[str, Stored] = {}
+            missing: list[int] = []
+            for each in catalog.packs():
+                name = pack.file_name(each.number)
+                if name in known:
+                    self._check_kept(name, known[name], each, catalog.extents_of_packs([each.number]))
+                    kept[name] = known[name]
+                else:
+                    missing.append(each.number)
+        finally:
+            catalog.close()
+        return covered, last, self._open_packs(missing), kept
+
     def _copy_catalog(self) -> None:
+        self._has_catalog = True
         path = os.path.join(self._home, CATALOG_NAME)
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
@@ -237,10 +281,7 @@ class _Attempt:
         file.close()
 
     def _check_kept(self, name: str, stored: Stored, known: Pack, rows: Iterable[Row]) -> None:
-        """A pack that the backup has is the one that is meant: it has the blocks that the catalog names.
-
-        After a restore of an older snapshot the store goes on with numbers that the backup has given before.
-        """
+        """A pack that the backup has is the one that is meant: it has the blocks that the catalog names."""
         path = os.path.join(self._backup.packs, name)
         file = self._disk.open(path, writable=False)
         try:
@@ -249,10 +290,7 @@ class _Attempt:
                 head = file.read(row.position, blocks.BLOCK_HEADER.size)
                 same = same and blocks.BLOCK_HEADER.unpack(head)[:2] == (row.crc, row.length)
             if not same:
-                raise BackupError(
-                    f"{path}: this pack is another one than that of the same number in the store. The store was "
-                    "restored from an older snapshot, or the backup is damaged: give a new directory"
-                )
+                raise self._another(path)
         finally:
             file.close()
 

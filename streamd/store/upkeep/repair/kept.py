@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from streamd.as_json import json_lines
@@ -14,7 +13,6 @@ FOLDER: Final = "repair"
 """Below the data directory, with one folder for each repair."""
 
 _RECORDS: Final = "records.jsonl"
-_UNFINISHED: Final = "unfinished"
 _COPY_BYTES: Final = 4 << 20
 
 
@@ -29,21 +27,6 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         return f"damaged: {self.path}: {self.damage}\n  repair: {self.action}\n  lost:   {self.lost or 'nothing'}"
-
-
-def was_cut_off(disk: IDisk, directory: str) -> bool:
-    """Whether a repair of this store has not come to its end."""
-    return bool(_unfinished(disk, os.path.join(directory, FOLDER)))
-
-
-def _unfinished(disk: IDisk, folder: str) -> list[str]:
-    """The repairs that were cut off, by their folders."""
-    found = []
-    with suppress(FileNotFoundError):
-        for name in disk.list_directory(folder):
-            with suppress(NotADirectoryError):
-                found += [os.path.join(folder, name)] * (_UNFINISHED in disk.list_directory(os.path.join(folder, name)))
-    return found
 
 
 class Kept:
@@ -103,17 +86,6 @@ class Kept:
         kept = os.path.join(self.path, folder) if folder in ("journal", "packs") else self.path
         self._disk.make_directory(kept)
         return kept
-
-    def begin(self) -> None:
-        """From now on the store is changed."""
-        self._disk.create(os.path.join(self.path, _UNFINISHED)).close()
-        self._disk.sync_directory(self.path)
-
-    def finish(self) -> None:
-        """All is done, also what an earlier repair was cut off at."""
-        for folder in _unfinished(self._disk, os.path.dirname(self.path)):
-            self._disk.unlink(os.path.join(folder, _UNFINISHED))
-            self._disk.sync_directory(folder)
 
     def records(self, topic: str, number: int, timestamp: int, tag: int, batch: Batch) -> None:
         """Write records down that can still be read, before they go: somebody may want to publish them again."""

@@ -8,15 +8,13 @@ read before the loss is written down first. Packs with damage in them are writte
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from streamd.store.directory import PACKS
-from streamd.store.disk import IDisk, IDiskFile
+from streamd.store.disk import IDisk
 from streamd.store.packs import pack
 from streamd.store.packs.catalog import BROADCAST_PACK, Catalog, Row
-from streamd.store.records.blocks import BLOCK_HEADER, RUN, Piece, block_crc, block_pieces
-from streamd.store.records.offsets import span
+from streamd.store.records.blocks import BLOCK_HEADER, Piece, block_crc, block_pieces
 from streamd.store.segments.broadcasts import Broadcast, Numbered
 from streamd.store.segments.segment import Segment
 from streamd.store.upkeep.repair.kept import Kept
@@ -52,92 +50,10 @@ class Packs:
         self._directory = os.path.join(directory, PACKS)
         names = [pack.FILE_NAME.fullmatch(name) for name in disk.list_directory(self._directory)]
         self.numbers = [int(found[1]) for found in names if found]
-        self._blocks: dict[int, dict[int, Row]] | None = None
-        self._heads: dict[int, dict[int, tuple[int, int]]] = {}
-
-    @property
-    def highest(self) -> int:
-        """The highest number that a file has; 0 where there is none."""
-        return max(self.numbers, default=0)
 
     def path(self, number: int) -> str:
         """Where a pack is, or should be."""
         return os.path.join(self._directory, pack.file_name(number))
-
-    def measure(self, number: int) -> tuple[int, int, int]:
-        """Size, bytes that count as live, and blocks of a pack, for its row in the catalog."""
-        if number not in self.numbers:
-            return 0, 0, 0
-        file = self._disk.open(self.path(number), writable=False)
-        try:
-            return file.size(), file.size(), sum(1 for _ in _heads(file))
-        finally:
-            file.close()
-
-    def between(self, segment: int, first: int, end: int) -> list[Row]:
-        """Whole blocks that were written for a segment alone, with records from `first` on, none behind `end`."""
-        return self._chain(self._all_blocks().get(segment, {}).values(), first, end)
-
-    def unclaimed(self, known: set[int], claimed: Places) -> list[Row]:
-        """Blocks of segments that are not known, and that nobody else claims, as extents that do not overlap."""
-        found: list[Row] = []
-        for segment, blocks in self._all_blocks().items():
-            if segment not in known:
-                rows = [row for row in blocks.values() if (row.pack, row.position) not in claimed]
-                found += self._chain(rows, 0, 1 << 63)
-        return found
-
-    def has(self, row: Row) -> bool:
-        """Whether the block that an extent names is there, as its header tells."""
-        if row.pack not in self._heads:
-            self._heads[row.pack] = self._read_heads(row.pack)
-        return self._heads[row.pack].get(row.position) == (row.crc, row.length)
-
-    def _read_heads(self, number: int) -> dict[int, tuple[int, int]]:
-        if number not in self.numbers:
-            return {}
-        file = self._disk.open(self.path(number), writable=False)
-        try:
-            places = [at for at, *_ in _heads(file)]
-            return {at: BLOCK_HEADER.unpack(file.read(at, BLOCK_HEADER.size))[:2] for at in places}
-        finally:
-            file.close()
-
-    def _all_blocks(self) -> dict[int, dict[int, Row]]:
-        if self._blocks is None:
-            self._blocks = {}
-            for each in self.numbers:
-                self._take(each, self._blocks)
-        return self._blocks
-
-    @staticmethod
-    def _chain(rows: Iterable[Row], first: int, end: int) -> list[Row]:
-        found: list[Row] = []
-        for row in sorted(rows):
-            if first < row.number + row.records <= end and (not found or row.number >= first):
-                found.append(row)
-                first = row.number + row.records
-        return found
-
-    def _take(self, number: int, blocks: dict[int, dict[int, Row]]) -> None:
-        file = self._disk.open(self.path(number), writable=False)
-        try:
-            for at, length, segment, first, offset, records in _heads(file):
-                data = file.read(at, length)
-                if segment == pack.SHARED or not _is_whole(data, length):
-                    continue
-                crc = int(BLOCK_HEADER.unpack_from(data)[0])
-                pieces = list(block_pieces(data))
-                times = pieces[0].timestamp, pieces[-1].timestamp
-                # A later pack has what an earlier one was merged into.
-                row = Row(segment, first, offset, records, *times, number, at, length, crc)
-                blocks.setdefault(segment, {})[first] = row
-        finally:
-            file.close()
-
-    def span(self, row: Row) -> int:
-        """How many offsets the records of an extent take; 0 where the block can't be read."""
-        return sum(span(piece.tag, piece.batch.count, piece.batch.size) for piece in self.pieces(row))
 
     def pieces(self, row: Row) -> list[Piece]:
         """The records of an extent; none where they can't be read."""
@@ -166,22 +82,10 @@ class Packs:
         return found
 
 
-def _heads(file: IDiskFile) -> Iterator[tuple[int, int, int, int, int, int]]:
-    """The blocks of a pack, as far as one leads to the next: place, length, segment, number, offset, records."""
-    at, size = pack.FILE_HEADER.size, file.size()
-    while at + BLOCK_HEADER.size <= size:
-        _, length, segment, number, offset, records, runs = BLOCK_HEADER.unpack(file.read(at, BLOCK_HEADER.size))
-        if length < BLOCK_HEADER.size + RUN.size * runs + 4 * records or at + length > size:
-            return
-        yield at, length, segment, number, offset, records
-        at += length + -length % 8
-
-
-def _is_whole(data: bytes | bytearray | memoryview, length: int, crc: int | None = None) -> bool:
+def _is_whole(data: bytes | bytearray | memoryview, length: int, crc: int) -> bool:
     if len(data) != length or length < BLOCK_HEADER.size:
         return False
-    own = int(BLOCK_HEADER.unpack_from(data)[0])
-    return block_crc(data) == own and crc in (None, own)
+    return block_crc(data) == crc == int(BLOCK_HEADER.unpack_from(data)[0])
 
 
 # -- holes -------------------------------------------------------------------------------------------------------------
@@ -243,8 +147,8 @@ def _hole(segment: Segment, rows: list[Row], bad: Places, broadcast: tuple[int, 
     return Hole(segment.id, segment.name, lost, first, first_offset, readable, isinstance(segment, Broadcast))
 
 
-def close_holes(catalog: Catalog, packs: Packs, holes: list[Hole], gone: list[int], kept: Kept) -> None:
-    """Truncate segments behind what they have lost, and forget packs that are gone. What can be read is kept."""
+def close_holes(catalog: Catalog, packs: Packs, holes: list[Hole], kept: Kept) -> None:
+    """Truncate segments behind what they have lost. What can be read before that is kept."""
     for hole in holes:
         _keep_records(packs, hole, kept)
     kept.sync()
@@ -254,8 +158,6 @@ def close_holes(catalog: Catalog, packs: Packs, holes: list[Hole], gone: list[in
             assert segment is not None
             segment.truncated(hole.first_number, hole.first_offset)
             catalog.put_segment(segment)
-        catalog.drop_packs(gone)
-        catalog.count_live()
 
 
 def _keep_records(packs: Packs, hole: Hole, kept: Kept) -> None:

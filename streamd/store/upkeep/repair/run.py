@@ -1,9 +1,10 @@
 """Repairing a damaged store: what can be saved is saved, what can't is said, and all that is taken away is kept.
 
 A repair never guesses in silence. `Repair.examine` says what is wrong, what would be done and what would be lost, and
-changes nothing; `Repair.apply` does just that. The order: the catalog is made readable, the journal is cut where it is
-damaged, all of it is folded, segments that have lost records are truncated behind the loss, packs with damage are
-written again. Sequence numbers that were ever given are not given again, so no segment gets the id of one that is lost.
+changes nothing; `Repair.apply` does just that. The journal is cut where it is damaged; then one new pack is written, a
+checkpoint, in which all is right again: what is left of the journal is folded into it, segments that have lost records
+are truncated behind the loss, and what is good in damaged packs is there once more. With its name the repair is done.
+Sequence numbers that were ever given are not given again, so no segment gets the id of one that is lost.
 
 Everything that goes is first put into ``repair/`` below the data directory, as files and, where records can still be
 read, as JSON lines. Nobody else may have the store open.
@@ -13,36 +14,36 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Final, Self
 from uuid import UUID
 
-from streamd.store import wal
-from streamd.store.directory import COMPACTOR_LOCK, IDENTITY, JOURNAL, LOCK, PACKS, read_identity
-from streamd.store.disk import Disk, IDisk, IDiskFile
+from streamd.store.directory import COMPACTOR_LOCK, IDENTITY, JOURNAL, LOCK, PACKS, read_format, read_identity
+from streamd.store.disk import IDisk, IDiskFile
 from streamd.store.errors import NotAStore, StoreLocked, StoreUnusable, UnknownVersion
 from streamd.store.journal.committed import FILE_NAME as COMMITTED_NAME
 from streamd.store.journal.frame import FILE_HEADER, VERSION, FileHeader, decode_file_header
-from streamd.store.journal.writer import TEMPORARY_SUFFIX, file_name, new_mark
+from streamd.store.journal.writer import file_name, new_mark
 from streamd.store.packs import pack
 from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
 from streamd.store.packs.catalog import Catalog
-from streamd.store.packs.fold import Folder, journal_numbers
-from streamd.store.packs.rowsum import UNREADABLE
+from streamd.store.packs.database import FORMAT_2, UNREADABLE
+from streamd.store.packs.fold import Folder, all_rows, journal_numbers
+from streamd.store.packs.footer import COLUMNS, NO_MARK, Adopted, Told
+from streamd.store.packs.making import apply_changes
+from streamd.store.packs.opening import Opened
+from streamd.store.packs.settle import COPY_SUFFIX
 from streamd.store.segments.registry import Segments
 from streamd.store.upkeep.backup.files import write_file
-from streamd.store.upkeep.problems import Problem, Progress, Severity
-from streamd.store.upkeep.repair.catalog import Rows, lost_commits, read_rows
-from streamd.store.upkeep.repair.clues import Clues
+from streamd.store.upkeep.problems import Progress, Severity
 from streamd.store.upkeep.repair.journal import JournalRepair, is_too_new
-from streamd.store.upkeep.repair.kept import Kept, Step, was_cut_off
-from streamd.store.upkeep.repair.packs import Hole, Packs, Places, close_holes, find_holes
-from streamd.store.upkeep.repair.refill import Refill, Refilled, planned_rows, take_up
+from streamd.store.upkeep.repair.kept import Kept, Step
+from streamd.store.upkeep.repair.known import find_known
+from streamd.store.upkeep.repair.packs import Packs, Places, close_holes, find_holes
 from streamd.store.upkeep.verify.check import verify
 
-_CATALOG_FILES: Final = (CATALOG_NAME, f"{CATALOG_NAME}-wal", f"{CATALOG_NAME}-shm")
+_CATALOG_FILES: Final = (CATALOG_NAME, f"{CATALOG_NAME}-wal", f"{CATALOG_NAME}-shm", f"{CATALOG_NAME}{COPY_SUFFIX}")
 
 
 class Repair:
@@ -81,21 +82,23 @@ class Repair:
         """What is wrong, and what `apply` would do about it. Nothing is changed. None: the store is sound."""
         self._steps = []
         self._store = self._find_identity()
+        self._format = self._find_format()
         if not self._steps and not self._look(progress):
             return []
         self._packs = Packs(self._disk, self._directory)
-        clues = Clues(self._disk, self._directory, self._store)
-        self._rows: Rows = read_rows(self._disk, self._directory, self._store, self._packs, clues)
-        self._steps += self._rows.steps
-        # The catalog as it will be, in memory: the rest is held against it, and the new file is a copy of it.
-        self._catalog = self._in_memory()
+        packs = os.path.join(self._directory, PACKS)
+        known = find_known(self._disk, self._directory, self._store, packs, self._format, self._begin(), self._wounded)
+        # The catalog as it will be, in memory: the rest is held against it.
+        self._catalog, self._in_force, steps = known
+        self._steps += steps
+        self._covered = self._catalog.covered
         self._segments = Segments()
         self._segments.load(self._catalog.segments())
         self._journal = JournalRepair(self._disk, self._directory, self._store)
-        self._journal.examine(self._rows.covered, self._segments)
+        self._journal.examine(self._covered, self._segments)
         self._steps += self._journal.steps
         self._bad: Places = self._packs.bad(self._catalog)
-        self._holes = self._examine_refill()
+        self._holes = find_holes(self._catalog, self._bad)
         self._examine_packs()
         if not self._steps:
             raise StoreUnusable(
@@ -103,42 +106,14 @@ class Repair:
             )
         return self._steps
 
-    def _check_wal(self, problems: list[Problem]) -> None:
-        """Refuse a store whose catalog has lost commits that other files rely on: they can't be told from elsewhere.
-
-        What SQLite ignores of a WAL may as well be the end of a commit that was cut off by a crash. Then the catalog
-        before it fits the other files.
-        """
-        path = os.path.join(self._directory, CATALOG_NAME)
-        is_lacking = any(
-            each.path == path or not self._disk.stamp(each.path) or "begins at sequence" in each.reason
-            for each in problems
-        )
-        if not is_lacking or not self._disk.stamp(path + wal.SUFFIX) or was_cut_off(self._disk, self._directory):
-            # The end of a WAL that a repair was cut off at is its own: it has looked before it began.
-            return
-        file = self._disk.open(path + wal.SUFFIX, writable=False)
-        try:
-            ignored = wal.ignored_from(file.read)
-        finally:
-            file.close()
-        if ignored is not None:
-            raise lost_commits(path, f"damaged: SQLite reads nothing of it from byte {ignored} on")
-
-    def _in_memory(self) -> Catalog:
-        """A catalog with the rows that are right, on no disk."""
-        catalog = Catalog(_Memory(), self._directory, self._store, writable=True)
-        with catalog:
-            catalog.fill(self._rows.tables, self._rows.covered, self._rows.pack)
-        return catalog
-
     def _look(self, progress: Callable[[Progress], None] | None) -> bool:
         """Whether anything is damaged; files that do not belong here, and packs with damage, are noted."""
         problems = verify(self._disk, self._directory, progress, is_alone=True)
         found = [each for each in problems if each.severity is Severity.ERROR]
-        self._check_wal(found)
         for each in found:
             folder, name = os.path.basename(os.path.dirname(each.path)), os.path.basename(each.path)
+            if name == CATALOG_NAME and self._format > FORMAT_2:
+                self._steps.append(Step(each.path, each.reason, "it goes, and the next start makes it again", ""))
             if folder == PACKS and (number := pack.FILE_NAME.fullmatch(name)):
                 self._wounded.add(int(number[1]))
             elif folder in (JOURNAL, PACKS) and "not part of the store" in each.reason:
@@ -166,6 +141,20 @@ class Repair:
         self._steps.append(Step(path, damage, "it is made again: the other files tell which store this is", ""))
         return self._identity
 
+    def _find_format(self) -> int:
+        """The format that counts: where `identity` is lost, that of the packs, or of the catalog."""
+        if self._identity is None:
+            return read_format(self._disk, self._directory)
+        for number in Packs(self._disk, self._directory).numbers:
+            head = self._read(PACKS, pack.file_name(number), pack.FILE_HEADER.size)
+            if pack.check_file_header(head, self._store, number) is None and pack.has_footer(head):
+                return VERSION
+        try:
+            with closing(Catalog(self._disk, self._directory, self._store, writable=False, immutable=True)) as catalog:
+                return VERSION if catalog.mark.number >= 0 else FORMAT_2
+        except StoreUnusable:
+            return FORMAT_2
+
     def _stores(self) -> Iterator[bytes]:
         """Which stores the catalog, journal files and packs say they belong to; UnknownVersion where one is too new."""
         with suppress(*UNREADABLE):
@@ -189,39 +178,20 @@ class Repair:
                 if pack.check_file_header(head, of, number) is None:
                     yield of
 
+    def _begin(self) -> int:
+        """The sequence number that the journal begins with, as far as its files tell."""
+        for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)):
+            header = decode_file_header(self._read(JOURNAL, file_name(number), FILE_HEADER.size))
+            if isinstance(header, FileHeader) and header.store == self._store:
+                return header.sequence
+        return 1
+
     def _read(self, folder: str, name: str, length: int) -> bytes:
         file = self._disk.open(os.path.join(self._directory, folder, name), writable=False)
         try:
             return bytes(file.read(0, length))
         finally:
             file.close()
-
-    def _examine_refill(self) -> list[Hole]:
-        """Find out what the journal still has of records that packs have lost; what nobody has."""
-        self._refilled: list[Refilled] = []
-        catalog = self._in_memory()
-        # The broadcast segment first: those who follow it lose nothing where it does not.
-        for is_broadcast in (True, False):
-            holes = find_holes(catalog, self._bad)
-            segments = {hole.segment for hole in holes if hole.is_broadcast or not is_broadcast}
-            with Refill(self._disk, self._directory, self._store, self._rows.covered) as refill:
-                refilled = refill.plan(catalog, segments, self._bad)
-            with catalog:
-                take_up(catalog, refilled, planned_rows(refilled, catalog.next_pack), self._bad)
-                catalog.add_pack(catalog.next_pack, 0, 0)
-            self._refilled += refilled
-        if self._refilled:
-            records = sum(each.records for each in self._refilled)
-            segments = {each.segment for each in self._refilled}
-            self._steps.append(
-                Step(
-                    os.path.join(self._directory, JOURNAL),
-                    f"{records} records of {len(segments)} segments are in no pack that can be read",
-                    "they are taken from journal files that are still there, though they are folded",
-                    "",
-                )
-            )
-        return find_holes(catalog, self._bad)
 
     def _examine_packs(self) -> None:
         known = [each.number for each in self._catalog.packs()]
@@ -259,30 +229,21 @@ class Repair:
         try:
             for each in (*_CATALOG_FILES, COMMITTED_NAME, IDENTITY):
                 kept.copy(os.path.join(self._directory, each))
-            kept.begin()
             if self._identity is not None:
-                body = json.dumps({"format": VERSION, "store": str(UUID(bytes=self._identity))}).encode() + b"\n"
-                write_file(self._disk, os.path.join(self._directory, IDENTITY), body)
+                told = {
+                    "format": VERSION if self._format > FORMAT_2 else FORMAT_2,
+                    "store": str(UUID(bytes=self._identity)),
+                }
+                write_file(self._disk, os.path.join(self._directory, IDENTITY), json.dumps(told).encode() + b"\n")
             for path in self._strange:
                 kept.move(path)
-            if self._rows.steps:
-                self._replace_catalog()
             for number in journal_numbers(self._disk, os.path.join(self._directory, JOURNAL)) if self._holes else ():
                 # What they have of the holes could not be placed. Somebody may know better.
-                if number <= self._rows.covered[1]:
+                if number <= self._covered[1]:
                     kept.copy(os.path.join(self._directory, JOURNAL, file_name(number)))
             self._journal.apply(kept, self._segments)
             self._remove(os.path.join(self._directory, COMMITTED_NAME))
-            catalog = Catalog(self._disk, self._directory, self._store, writable=True)
-            try:
-                with Refill(self._disk, self._directory, self._store, self._rows.covered) as refill:
-                    # Before the fold, which removes journal files, and moves what is published.
-                    refill.apply(catalog, self._refilled, self._bad)
-                self._fold(catalog)
-                self._mend_packs(catalog, kept)
-            finally:
-                catalog.close()
-            kept.finish()
+            self._mend(kept)
         finally:
             kept.close()
         return kept.path
@@ -293,68 +254,77 @@ class Repair:
         except FileNotFoundError:
             pass
 
-    def _replace_catalog(self) -> None:
-        """A copy of the catalog in memory takes the place of the damaged one, which is kept."""
-        path = os.path.join(self._directory, CATALOG_NAME)
-        for suffix in ("", "-wal", "-shm"):
-            self._remove(path + TEMPORARY_SUFFIX + suffix)
-        database = self._disk.database(path + TEMPORARY_SUFFIX, writable=True)
+    def _mend(self, kept: Kept) -> None:
+        """Write the one pack with which all is right, and take away what it replaces."""
+        journal, packs = os.path.join(self._directory, JOURNAL), os.path.join(self._directory, PACKS)
+        last = self._close_journal(journal)
+        catalog, highest = self._catalog, max([self._catalog.next_pack - 1, *self._packs.numbers])
+        with catalog:
+            catalog.set_mark(self._in_force.mark._replace(number=highest))
+        folder = Folder(self._disk, journal, packs, self._store, Opened(catalog, self._in_force))
+        writer = folder.writer()
         try:
-            self._catalog.copy_to(database)
-        finally:
-            database.close()
-        file = self._disk.open(path + TEMPORARY_SUFFIX, writable=True)
-        file.sync(metadata=True)
-        file.close()
-        # Before the new one has its name: it must never meet the old one's WAL.
-        for each in _CATALOG_FILES[1:]:
-            self._remove(os.path.join(self._directory, each))
-        self._disk.rename(path + TEMPORARY_SUFFIX, path)
-        self._disk.sync_directory(self._directory)
+            with catalog:
+                catalog.add_pack(writer.number, 0, 0)
+            self._fold(folder, writer, last)
+            close_holes(catalog, self._packs, find_holes(catalog, self._bad), kept)
+            self._write_again(folder, writer)
+            found = self._journal.found
+            covered = (max(found.highest, found.sequence), last + 1, max(found.timestamp, catalog.covered[2]))
+            others = [each for each in catalog.packs() if each.live and each.number != writer.number]
+            adopted = tuple([Adopted(each.number, each.bytes, each.blocks) for each in others])
+            rows_of = all_rows(catalog)
+            for table in COLUMNS:
+                writer.add_rows(table, rows_of(table))
+            writer.finish(Told(NO_MARK, covered, ((1, covered[0]),), (), adopted, is_whole=True, is_merged=True))
+        except BaseException:
+            writer.abandon()
+            raise
+        self._clear_up(kept, journal)
 
-    def _fold(self, catalog: Catalog) -> None:
-        """Fold what is left of the journal, and see that no sequence number is given twice."""
-        directory = os.path.join(self._directory, JOURNAL)
+    def _close_journal(self, directory: str) -> int:
+        """Let all that is left of the journal have a successor, so that it can be folded; returns its last file."""
         found = self._journal.found
-        last = max([self._rows.covered[1], *[header.number for header in found.good], *found.cut])
+        last = max([self._covered[1], *[header.number for header in found.good], *found.cut])
         if found.good:
-            # A file is folded when it has a successor.
-            header = FileHeader(new_mark(), self._store, last + 1, found.sequence, found.timestamp)
             for number in journal_numbers(self._disk, directory):
                 if number > found.good[-1].number:
                     self._disk.unlink(os.path.join(directory, file_name(number)))
+            header = FileHeader(new_mark(), self._store, last + 1, found.sequence, found.timestamp)
             write_file(self._disk, os.path.join(directory, file_name(last + 1)), header.encode())
-            packs = os.path.join(self._directory, PACKS)
-            Folder(self._disk, directory, packs, self._store, catalog).fold(found.good[-1].number)
+        return last
+
+    def _fold(self, folder: Folder, writer: pack.PackWriter, last: int) -> None:
+        touched, covered = folder.replay(last)
+        rows = folder.fold_rows(touched, writer)
+        with self._catalog:
+            apply_changes(self._catalog, rows)
+            self._catalog.set_covered(*covered)
+
+    def _write_again(self, folder: Folder, writer: pack.PackWriter) -> None:
+        """What can be read of packs with damage is written once more; extents that lead nowhere go."""
+        catalog = self._catalog
+        known = [each.number for each in catalog.packs()]
+        gone = [number for number in known if number not in self._packs.numbers and number != writer.number]
+        wounded = sorted(self._wounded & set(self._packs.numbers) & set(known))
+        files: dict[int, IDiskFile] = {}
         with catalog:
-            catalog.set_covered(max(found.highest, found.sequence), last + 1, found.timestamp)
-        for number in journal_numbers(self._disk, directory):
-            self._disk.unlink(os.path.join(directory, file_name(number)))
-        self._disk.sync_directory(directory)
+            for row in list(catalog.extents_of_packs(wounded)):
+                if (row.pack, row.position) in self._bad:
+                    catalog.drop_extent(row)
+        rows = list(folder.merge_rows(wounded, writer, files))
+        with catalog:
+            catalog.drop_packs([*wounded, *gone])
+            catalog.add_extents(rows)
+            catalog.count_live()
 
-    def _mend_packs(self, catalog: Catalog, kept: Kept) -> None:
-        packs = Packs(self._disk, self._directory)
-        gone = [each.number for each in catalog.packs() if each.number not in packs.numbers]
-        # Looked for again: what was published is the target's since the fold.
-        close_holes(catalog, packs, find_holes(catalog, self._bad), gone, kept)
-        folder = Folder(
-            *(self._disk, os.path.join(self._directory, JOURNAL), os.path.join(self._directory, PACKS)),
-            *(self._store, catalog),
-        )
-        for number in sorted(self._wounded & set(packs.numbers)):
-            if number in {each.number for each in catalog.packs()}:
-                folder.merge([number])
-            kept.move(packs.path(number))
-
-
-class _Memory(Disk):
-    """A disk on which a catalog leaves no trace."""
-
-    def database(self, path: str, *, writable: bool, immutable: bool = False) -> sqlite3.Connection:
-        return sqlite3.connect(":memory:", isolation_level=None)
-
-    def stamp(self, path: str) -> tuple[int, ...]:
-        return ()
-
-    def sync_directory(self, path: str) -> None:
-        pass
+    def _clear_up(self, kept: Kept, journal: str) -> None:
+        """Nobody needs the rest: the journal files are folded, the catalog is made again by the next start."""
+        for number in sorted(self._wounded & set(self._packs.numbers)):
+            kept.move(self._packs.path(number))
+        for number in journal_numbers(self._disk, journal):
+            self._disk.unlink(os.path.join(journal, file_name(number)))
+        self._disk.sync_directory(journal)
+        for each in _CATALOG_FILES:
+            self._remove(os.path.join(self._directory, each))
+        self._disk.sync_directory(self._directory)

@@ -53,12 +53,12 @@ def verify(
         checked.add(path, 0, reason)
         return checked.problems
     checked.expect(disk, [os.path.join(directory, JOURNAL), os.path.join(directory, PACKS)])
-    catalog = ReadOnlyCatalog(disk, directory, store, is_alone=is_alone)
+    catalog = PackCheck(disk, directory, store, checked, is_alone=is_alone).run()
     try:
-        known = PackCheck(disk, directory, store, catalog, checked).run()
-        _JournalCheck(disk, directory, store, catalog if known else None, checked).run()
+        _JournalCheck(disk, directory, store, catalog, checked).run()
     finally:
-        catalog.close()
+        if catalog is not None:
+            catalog.close()
     return checked.problems
 
 

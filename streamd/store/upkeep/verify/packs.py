@@ -1,26 +1,32 @@
-"""Checking the catalog and the packs: every block against its checksum, every row against its block."""
+"""Checking packs and the catalog: every block and every footer against its checksum, every row against its block."""
 
 from __future__ import annotations
 
 import os
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from streamd.batch import LENGTH_TYPE, Buffer
 from streamd.store.directory import PACKS
 from streamd.store.disk import IDisk, IDiskFile
-from streamd.store.errors import StoreUnusable
+from streamd.store.errors import StoreCorrupt, StoreUnusable
 from streamd.store.journal.writer import TEMPORARY_SUFFIX
 from streamd.store.packs import pack
 from streamd.store.packs.catalog import BROADCAST_PACK, Catalog, Pack, Row
 from streamd.store.packs.catalog import FILE_NAME as CATALOG_NAME
+from streamd.store.packs.inforce import PackSet
+from streamd.store.packs.opening import is_old
 from streamd.store.packs.readonly import ReadOnlyCatalog
 from streamd.store.records import blocks
 from streamd.store.records.offsets import span
 from streamd.store.segments.broadcasts import Broadcast, Numbered
 from streamd.store.segments.segment import Segment
 from streamd.store.upkeep.problems import Checked
+
+# How often packs are looked at again because some have just been merged.
+_TRIES: Final = 20
 
 
 class Found(NamedTuple):
@@ -40,26 +46,90 @@ class Found(NamedTuple):
 class PackCheck:
     """Checks all packs, and what the catalog says of them."""
 
-    def __init__(self, disk: IDisk, directory: str, store: bytes, catalog: ReadOnlyCatalog, checked: Checked) -> None:
+    def __init__(self, disk: IDisk, directory: str, store: bytes, checked: Checked, *, is_alone: bool) -> None:
         self._disk = disk
+        self._home = directory
         self._directory = os.path.join(directory, PACKS)
         self._store = store
-        self._catalog = catalog
+        self._is_alone = is_alone
         self._path = os.path.join(directory, CATALOG_NAME)
         self._checked = checked
 
-    def run(self) -> bool:
-        """Whether the catalog can be relied on: without it nothing else can be said of what is folded."""
+    def run(self) -> ReadOnlyCatalog | None:
+        """Check all; returns a catalog that can be relied on: without it nothing else can be said of what is folded."""
+        self._catalog = ReadOnlyCatalog(self._disk, self._home, self._store, is_alone=self._is_alone, is_judged=True)
+        packs = self._footers()
+        self._is_old = is_old(self._disk, self._home, packs)
+        if not self._judge(packs):
+            self._catalog.close()
+            if self._is_old:
+                # Of an earlier format: nobody else knows what is in them.
+                return None
+            self._catalog = ReadOnlyCatalog(self._disk, self._home, self._store, is_alone=self._is_alone)
+            try:
+                self._catalog.make()
+                for problem in self._catalog.ask(lambda catalog: list(_gaps(catalog))):
+                    self._checked.add(self._directory, 0, problem)
+            except StoreUnusable:
+                # What is wrong with the packs is told already.
+                self._catalog.close()
+                return None
         try:
-            for problem in self._catalog.ask(lambda catalog: catalog.check()):
-                self._checked.add(self._path, 0, problem)
-            for problem in self._catalog.ask(lambda catalog: list(_gaps(catalog))):
-                self._checked.add(self._path, 0, problem)
             self._packs()
         except StoreUnusable as error:
             self._checked.add(self._path, 0, str(error).removeprefix(f"{self._path}: "))
+            return None
+        return self._catalog
+
+    def _footers(self) -> PackSet:
+        """Check what packs say of themselves; again, where some were merged meanwhile."""
+        for _ in range(_TRIES):
+            found: list[StoreCorrupt] = []
+            packs = PackSet(self._disk, self._directory, self._store)
+            try:
+                packs.look()
+                found += packs.damaged.values()
+                for number in list(packs.footers):
+                    found += packs.damaged_rows(number)
+                packs.check()
+            except StoreCorrupt as error:
+                found.append(error)
+            except FileNotFoundError:
+                continue
+            break
+        for each in found:
+            self._checked.add(each.path, each.position, each.reason)
+        return packs
+
+    def _judge(self, packs: PackSet) -> bool:
+        """Whether the catalog is as it should be."""
+        try:
+            problems = self._catalog.ask(lambda catalog: [*catalog.check(), *_gaps(catalog)])
+            for problem in problems:
+                self._checked.add(self._path, 0, problem)
+            mark = self._catalog.ask(lambda catalog: catalog.mark)
+        except StoreUnusable as error:
+            if not self._is_old and not self._disk.stamp(self._path):
+                self._checked.note(self._path, 0, "not there: the next start makes it of the packs")
+            else:
+                self._checked.add(self._path, 0, str(error).removeprefix(f"{self._path}: "))
             return False
-        return True
+        if self._is_old:
+            return not problems
+        if mark.number > packs.mark.number:
+            # A daemon may have made some meanwhile.
+            with suppress(StoreUnusable, FileNotFoundError):
+                packs = PackSet(self._disk, self._directory, self._store).read()
+        if mark.number > packs.mark.number:
+            self._checked.note(self._path, 0, "it is newer than the packs: the next start makes it again")
+            return False
+        if mark.number < packs.mark.number:
+            self._checked.note(self._path, 0, "it lacks the newest packs: the next start brings it up to date")
+            return False
+        if mark != packs.mark:
+            self._checked.note(self._path, 0, "it is of another time: the next start makes it again")
+            return False
+        return not problems
 
     def _packs(self) -> None:
         names = self._disk.list_directory(self._directory)
@@ -73,7 +143,7 @@ class PackCheck:
             elif match is None:
                 self._checked.add(path, 0, "this file is not part of the store, and stops the start")
             elif int(match[1]) not in packs:
-                self._checked.note(path, 0, "the catalog does not know this pack: the next start removes it")
+                self._checked.note(path, 0, "another pack has all that is in this one: the next start removes it")
         for each in packs.values():
             self._pack(each)
 
@@ -91,12 +161,16 @@ class PackCheck:
                 self._checked.add(path, 0, f"the file can't be read: {error}")
 
     def _blocks(self, path: str, file: IDiskFile, known: Pack, rows: list[tuple[Row, int]]) -> None:
-        wrong = pack.check_file_header(file.read(0, pack.FILE_HEADER.size), self._store, known.number)
-        if wrong is not None:
+        head = file.read(0, pack.FILE_HEADER.size)
+        # Where there is one, what is wrong with the header and the footer is told already.
+        size = known.bytes
+        if len(head) == pack.FILE_HEADER.size and pack.has_footer(head):
+            size += pack.FILE_HEADER.size
+        elif (wrong := pack.check_file_header(head, self._store, known.number)) is not None:
             self._checked.add(path, 0, wrong)
-        size = file.size()
-        if size != known.bytes:
-            self._checked.add(path, size, f"the file has {size} bytes, the catalog says {known.bytes}")
+        if file.size() < size:
+            self._checked.add(path, file.size(), f"the file has {file.size()} bytes, its blocks have {size}")
+            size = file.size()
         blocks: dict[int, Found] = {}
         bad: set[int] = set()
         at = pack.FILE_HEADER.size

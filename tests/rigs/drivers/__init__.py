@@ -1,0 +1,1 @@
+"""Drivers, commands and a cluster of Spark in processes of their own."""

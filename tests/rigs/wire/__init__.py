@@ -1,0 +1,1 @@
+"""Rigs for the tests of `streamd/wire/`."""

@@ -1,0 +1,1 @@
+"""Tests of TLS as an endpoint."""
