@@ -69,7 +69,7 @@ class CommandTests(SynchronousTestCase):
         self.refused(2, "--to", "archive", "a")
         self.refused(2, "'4x' is no number of bytes", "archive", "a", "--to", "x", "--file-bytes", "4x")
         self.refused(2, "'spark' is no KEY=VALUE", "archive", "a", "--to", "x", "--conf", "spark")
-        self.refused(2, "--server: 'nowhere' is no address", "archive", "a", "--to", "x", "--server", "nowhere")
+        self.refused(2, "--server: 'a:b' is no address", "archive", "a", "--to", "x", "--server", "a:b")
         self.refused(2, "nowhere.toml: No such file", "pipeline", "run", "nowhere.toml")
 
     def test_no_daemon(self) -> None:
