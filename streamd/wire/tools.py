@@ -27,6 +27,9 @@ from streamd.wire.work import SIGNED as _SIGNED
 from streamd.wire.work import SMALL as _SMALL
 from streamd.wire.work import TEXT as _TEXT
 from streamd.wire.work import Change
+from streamd.wire.work import GetGroup as GetGroup
+from streamd.wire.work import GroupPosition as GroupPosition
+from streamd.wire.work import SetGroup as SetGroup
 
 NAMES_MAX: Final = 10_000
 """How many segments one request may name."""
@@ -219,27 +222,6 @@ class DeleteHidden(Change):
 
 
 @dataclass(frozen=True)
-class GetGroup(Message):
-    """Ask for the position of a reader group."""
-
-    type = FIRST_TYPE + 10
-    fields = (_COUNTED, _TEXT)
-    segment: int
-    group: str
-
-
-@dataclass(frozen=True)
-class SetGroup(Change):
-    """Put a reader group at a position: all records below are acknowledged, none above."""
-
-    type = FIRST_TYPE + 11
-    fields = (_COUNTED, _TEXT, _COUNTED)
-    segment: int
-    group: str
-    position: int
-
-
-@dataclass(frozen=True)
 class GetLevel(Message):
     """Ask for a writer's ack level in a segment."""
 
@@ -337,16 +319,6 @@ class HiddenDeleted(Message):
 
 
 @dataclass(frozen=True)
-class GroupPosition(Message):
-    """The position of a reader group, where it exists."""
-
-    type = FIRST_TYPE + 107
-    fields = (_FLAG, _COUNTED)
-    known: bool
-    position: int
-
-
-@dataclass(frozen=True)
 class LevelFound(Message):
     """A writer's ack level, where it has one."""
 
@@ -383,8 +355,6 @@ Request = (
     | AppendRecords
     | PublishSegments
     | DeleteHidden
-    | GetGroup
-    | SetGroup
     | GetLevel
     | work.Request
 )
@@ -396,7 +366,6 @@ Reply = (
     | RecordsAppended
     | SegmentsPublished
     | HiddenDeleted
-    | GroupPosition
     | LevelFound
     | work.Reply
     | Refusal

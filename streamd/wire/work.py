@@ -69,6 +69,27 @@ class Change(Message):
 
 
 @dataclass(frozen=True)
+class GetGroup(Message):
+    """Ask for the position of a reader group."""
+
+    type = FIRST_TYPE + 10
+    fields = (COUNTED, TEXT)
+    segment: int
+    group: str
+
+
+@dataclass(frozen=True)
+class SetGroup(Change):
+    """Put a reader group at a position: all records below are acknowledged, none above."""
+
+    type = FIRST_TYPE + 11
+    fields = (COUNTED, TEXT, COUNTED)
+    segment: int
+    group: str
+    position: int
+
+
+@dataclass(frozen=True)
 class ListGroups(Message):
     """The reader groups of topics whose name fits a shell pattern: of those above `after`, so many at a time."""
 
@@ -248,6 +269,16 @@ class AwaitRecord(Message):
 
 
 @dataclass(frozen=True)
+class GroupPosition(Message):
+    """The position of a reader group, where it exists."""
+
+    type = FIRST_TYPE + 107
+    fields = (FLAG, COUNTED)
+    known: bool
+    position: int
+
+
+@dataclass(frozen=True)
 class GroupList(Message):
     """Reader groups; where there may be more, `after` is what to ask for next, else 0."""
 
@@ -303,7 +334,9 @@ class TopicDescribed(Message):
 
 
 Request = (
-    ListGroups
+    GetGroup
+    | SetGroup
+    | ListGroups
     | MoveGroup
     | DropGroup
     | SetGroupRule
@@ -318,4 +351,4 @@ Request = (
     | TruncateTopic
     | AwaitRecord
 )
-Reply = GroupList | Done | RecordsTaken | RecordsSettled | RecordsStored | TopicDescribed
+Reply = GroupPosition | GroupList | Done | RecordsTaken | RecordsSettled | RecordsStored | TopicDescribed

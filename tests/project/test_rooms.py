@@ -11,8 +11,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.rooms import ORDER, PAGE, ROOT, doors, modules, page, room_of
 
 LINES_MAX = 400
-LONGER = ("wire/tools.py",)
-"""What is longer, until it is split."""
 SUITES = ("project", "drivers", "protocols/laws", "protocols/mixes")
 """Folders of tests that have no namesake: what they test is no one module."""
 TESTED_WITH = {"cli/spark": "drivers", "store/records": "store"}
@@ -42,7 +40,7 @@ class RoomsTests(SynchronousTestCase):
         """No module is longer than a person reads in one go, no folder has more than 15 modules."""
         paths = list((ROOT / "streamd").rglob("*.py"))
         lengths = {path.relative_to(ROOT / "streamd").as_posix(): len(path.read_bytes().splitlines()) for path in paths}
-        long = [name for name, length in lengths.items() if length > LINES_MAX and not name.startswith(LONGER)]
+        long = [name for name, length in lengths.items() if length > LINES_MAX]
         self.assertEqual(long, [])
         folders: Counter[Path] = Counter(path.parent for path in paths if path.name != "__init__.py")
         crowded = [str(folder.relative_to(ROOT)) for folder, count in folders.items() if count > 15]

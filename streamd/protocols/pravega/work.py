@@ -22,7 +22,6 @@ from streamd.store.errors import RequestTooLarge
 from streamd.wire import work
 from streamd.wire.fields import to_bytes
 from streamd.wire.pravega import in_parts
-from streamd.wire.tools import GroupPosition
 
 # Groups that are described in one step: others have their turns between.
 _GROUPS_AT_ONCE: Final = 20
@@ -147,7 +146,7 @@ class Work:
         segment = self._movable(request, force=request.force)
         moved = self._groups.move(segment, request.group, request.position)
         position = max(request.position, segment.claimed_first_number)
-        return moved, to_bytes(GroupPosition(request.id, True, position))
+        return moved, to_bytes(work.GroupPosition(request.id, True, position))
 
     def _drop(self, request: work.DropGroup) -> Reply:
         segment = self._movable(request, force=request.force)
