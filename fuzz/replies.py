@@ -9,7 +9,7 @@ from typing import Any, Final
 from fuzz.codec import LINE_BYTES_MAX, MESSAGE_BYTES_MAX, CodecLaws
 from fuzz.law import hold
 from streamd.batch import Batch
-from streamd.wire import WireError, faststream, pravega, sesp, smq
+from streamd.wire import WireError, faststream, sesp, smq
 from streamd.wire import fujin_replies as fujin
 from streamd.wire.client import faststream as faststream_client
 from streamd.wire.client import fujin as fujin_client
@@ -18,6 +18,7 @@ from streamd.wire.client import sesp as sesp_client
 from streamd.wire.client import smq as smq_client
 from streamd.wire.client.smq import Outcome
 from streamd.wire.fujin_replies import Reply
+from streamd.wire.pravega import documented as pravega
 from tests.rigs.wire import fujin as fujin_bytes
 from tests.rigs.wire import pravega as pravega_bytes
 

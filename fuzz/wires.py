@@ -13,15 +13,15 @@ from fuzz import replies
 from fuzz.codec import LINE_BYTES_MAX, MESSAGE_BYTES_MAX, CodecLaws
 from fuzz.law import hold
 from streamd.batch import Batch
-from streamd.wire import faststream, fujin, pravega, sesp, smq
+from streamd.wire import faststream, fujin, sesp, smq
 from streamd.wire import fujin_replies as fujin_sent
 from streamd.wire.client.fujin import FujinReplies
 from streamd.wire.fields import Message, to_bytes
 from streamd.wire.fujin import Opcode
-from streamd.wire.pravega import Type
+from streamd.wire.pravega import documented as pravega
 from streamd.wire.pravega.appends import Append
-from streamd.wire.pravega.today import Message as TodayMessage
-from streamd.wire.pravega.today import encode
+from streamd.wire.pravega.documented import Type
+from streamd.wire.pravega.today import TodayMessage, encode
 from tests.protocols.laws.pravega_today import PravegaToday
 from tests.rigs.wire import faststream as faststream_bytes
 from tests.rigs.wire import fujin as fujin_bytes

@@ -24,7 +24,6 @@ M = TypeVar("M", bound="Message")
 
 _HEADER: Final = Struct(">ii")
 assert _HEADER.size == 8
-_ID: Final = Struct(">Q")
 _COUNT: Final = Struct(">I")
 _TEXT: Final = Struct(">H")
 _RECORDS: Final = Struct(">III")
@@ -244,38 +243,52 @@ class Records(Field[Batch]):
 
 
 @dataclass(frozen=True)
-class Message:
-    """A request or a reply: a type, a request id, and the fields behind it."""
+class Layout:
+    """A request or a reply: a type, and the fields that its payload consists of."""
 
     type: ClassVar[int]
     fields: ClassVar[tuple[Field[Any], ...]] = ()
-    """The field of each attribute but the id, in their order."""
-
-    id: int
+    reads: ClassVar[bool] = True
+    """Whether the request must see this connection's earlier writes."""
 
     @property
     def size(self) -> int:
         """About how many bytes the message keeps in memory."""
         return 256
 
-    @property
-    def reads(self) -> bool:
-        """Whether the request must see this connection's earlier writes."""
-        return True
+
+@dataclass(frozen=True)
+class Message(Layout):
+    """A request or a reply that begins with a request id. `fields` has the field of each attribute but the id."""
+
+    id: int
+
+
+_ID: Final = Number("Q")
+
+
+def values_of(message: Layout) -> list[Any]:
+    """The values of a message's attributes, in their order."""
+    names: tuple[str, ...] = message.__match_args__
+    return [getattr(message, name) for name in names]
+
+
+def framed(kind: int, fields: Sequence[Field[Any]], values: Sequence[Any]) -> bytes:
+    """A message of this type with its header. ValueError where a field has no room for its value."""
+    parts: list[Buffer] = []
+    for field, value in zip(fields, values, strict=True):
+        field.put(value, parts)
+    return b"".join([_HEADER.pack(kind, sum(map(len, parts))), *parts])
 
 
 def to_bytes(message: Message) -> bytes:
     """A message with its header. ValueError where a field has no room for its value."""
-    parts: list[Buffer] = [_ID.pack(message.id)]
-    names: tuple[str, ...] = message.__match_args__[1:]
-    for name, field in zip(names, message.fields, strict=True):
-        field.put(getattr(message, name), parts)
-    return b"".join([_HEADER.pack(message.type, sum(map(len, parts))), *parts])
+    return framed(message.type, (_ID, *message.fields), values_of(message))
 
 
 def from_payload(kind: type[M], payload: bytes) -> M:
     """The message of this kind that a payload consists of. WireError where it is none."""
-    (id,), at = _unpack(_ID, payload, 0)
+    id, at = _ID.take(payload, 0)
     values: list[object] = []
     for field in kind.fields:
         value, at = field.take(payload, at)

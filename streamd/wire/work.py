@@ -60,9 +60,7 @@ _GROUP: Final = Row(GroupInfo, COUNTED, TEXT, TEXT, *[COUNTED] * 8, TEXT)
 class Change(Message):
     """A request whose reply comes when it is on disk."""
 
-    @property
-    def reads(self) -> bool:
-        return False
+    reads = False
 
 
 # -- reader groups -----------------------------------------------------------------------------------------------------

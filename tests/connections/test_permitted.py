@@ -12,8 +12,9 @@ from streamd.protocols import sesp as sesp_protocol
 from streamd.protocols import smq as smq_protocol
 from streamd.protocols.faststream import protocol as faststream_protocol
 from streamd.protocols.pravega import protocol as pravega_protocol
-from streamd.wire import faststream, pravega, sesp, smq
-from streamd.wire.pravega import Type, message
+from streamd.wire import faststream, sesp, smq
+from streamd.wire.pravega import documented as pravega
+from streamd.wire.pravega.documented import Type, message
 from tests.protocols.laws.pravega import create
 from tests.rigs.access import denied
 from tests.rigs.access.denied import Command

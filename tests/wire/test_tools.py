@@ -13,7 +13,7 @@ from streamd.wire import WireError, work
 from streamd.wire import tools as storage
 from streamd.wire.client.tools import StorageReplies, request_bytes
 from streamd.wire.fields import to_bytes
-from streamd.wire.pravega import HEADER, MESSAGE_BYTES_MAX, PravegaCodec, Type, in_parts, message
+from streamd.wire.pravega.documented import HEADER, MESSAGE_BYTES_MAX, PravegaCodec, Type, in_parts, message
 from tests.rigs.wire.pieces import TEXT, cut, made, received
 from tests.rigs.wire.tools import EACH, WHOLE, several
 

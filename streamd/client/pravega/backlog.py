@@ -9,7 +9,7 @@ from uuid import UUID
 
 from streamd.batch import Batch
 from streamd.client.errors import ClientError
-from streamd.wire.pravega import BLOCK_BYTES_MAX, AppendBlock
+from streamd.wire.pravega.documented import BLOCK_BYTES_MAX, AppendBlock
 
 # What a block costs beside its bytes: a million events of one byte each are not a megabyte.
 _BLOCK_BYTES: Final = 512

@@ -12,7 +12,7 @@ from streamd.client.pravega.session import READ_BYTES, PravegaSession, read_repl
 from streamd.client.pravega.writer import WriterCommands, WriterOptions
 from streamd.wire import WireError
 from streamd.wire.client.pravega import Reply, SegmentCreated, SegmentExists, SegmentRead, name_of, whole_events
-from streamd.wire.pravega import HEADER, CreateSegment, KeepAlive
+from streamd.wire.pravega.documented import HEADER, CreateSegment, KeepAlive
 
 
 class EventFeed(Feed[bytes]):

@@ -19,7 +19,7 @@ from streamd.wire.client.pravega import (
     SegmentRead,
     request_bytes,
 )
-from streamd.wire.pravega import Name, ReadSegment, Request
+from streamd.wire.pravega.documented import Name, ReadSegment, Request
 
 READ_BYTES: Final = 1 << 20
 """How much of a segment is asked for at once."""

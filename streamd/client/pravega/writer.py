@@ -26,7 +26,7 @@ from streamd.wire.client.pravega import (
     name_of,
     request_bytes,
 )
-from streamd.wire.pravega import SetupAppend
+from streamd.wire.pravega.documented import SetupAppend
 
 UNACKNOWLEDGED_BYTES_MAX: Final = 8 << 20
 

@@ -38,11 +38,11 @@ from streamd.store import (
 )
 from streamd.store.errors import level_of
 from streamd.tables import fill
-from streamd.wire import pravega
 from streamd.wire.fields import Message
-from streamd.wire.pravega import Name, Type
+from streamd.wire.pravega import documented
 from streamd.wire.pravega.appends import Append
-from streamd.wire.pravega.today import Message as TodayMessage
+from streamd.wire.pravega.documented import Name, Type
+from streamd.wire.pravega.today import TodayMessage
 
 # Writers that may share one connection.
 _WRITERS_MAX: Final = 10_000
@@ -54,7 +54,7 @@ class PravegaProtocol(TailReading):
     name = "pravega"
 
     def __init__(self, core: Core, settings: PravegaSettings) -> None:
-        super().__init__(core, pravega.PravegaCodec(core.limits.message_bytes_max), settings.tail_seconds_max)
+        super().__init__(core, documented.PravegaCodec(core.limits.message_bytes_max), settings.tail_seconds_max)
         self._writers: dict[bytes, tuple[Segment, Name]] = {}
         # Weakly: the two would keep each other in memory.
         self._storage = Storage(core, proxy(self))
@@ -62,7 +62,7 @@ class PravegaProtocol(TailReading):
         self._today: Today | None = None
         """Set by Hello: what is spoken from then on."""
 
-    def perform(self, request: pravega.Incoming | TailRead | Steps) -> Reply:
+    def perform(self, request: documented.Incoming | TailRead | Steps) -> Reply:
         action = _ACTIONS.get(type(request))
         if action is None and isinstance(request, TodayMessage | Append):
             if self._today is None:
@@ -73,7 +73,7 @@ class PravegaProtocol(TailReading):
             return self._storage.perform(request, self.reply_bytes_max * 8)
         return action(self, request)
 
-    def refused(self, request: pravega.Incoming | TailRead | Steps, error: RequestError) -> bytes | None:
+    def refused(self, request: documented.Incoming | TailRead | Steps, error: RequestError) -> bytes | None:
         if isinstance(request, TailRead):
             request = request.request
         if isinstance(request, Steps):
@@ -84,29 +84,29 @@ class PravegaProtocol(TailReading):
             return self._today.refused(request, error)
         if isinstance(request, Message):
             return self._storage.refused(request, error)
-        if isinstance(request, pravega.AppendBlock):
+        if isinstance(request, documented.AppendBlock):
             name = self._writers[request.writer][1]
-        elif isinstance(request, pravega.KeepAlive):
+        elif isinstance(request, documented.KeepAlive):
             raise error
         else:
-            assert isinstance(request, pravega.SetupAppend | pravega.ReadSegment | pravega.CreateSegment)
+            assert isinstance(request, documented.SetupAppend | documented.ReadSegment | documented.CreateSegment)
             name = request.name
         if isinstance(error, NoSuchSegment | NotAllowed):
             # The document has no word for what is forbidden. As far as this peer goes the segment is not there.
-            return pravega.named(Type.NO_SUCH_SEGMENT, name)
+            return documented.named(Type.NO_SUCH_SEGMENT, name)
         if isinstance(error, SegmentSealed):
-            return pravega.named(Type.SEGMENT_IS_SEALED, name)
+            return documented.named(Type.SEGMENT_IS_SEALED, name)
         if isinstance(error, SegmentExists):
-            return pravega.named(Type.SEGMENT_EXISTS, name)
+            return documented.named(Type.SEGMENT_EXISTS, name)
         if isinstance(error, RecordsTruncated):
-            return pravega.truncated(name, error.first_offset)
+            return documented.truncated(name, error.first_offset)
         # A gap, a bad name, a full disk: the document has no word for it.
         self.give_up(str(error), level_of(error))
         return None
 
     # -- appending -----------------------------------------------------------------------------------------------------
 
-    def _setup(self, request: pravega.SetupAppend) -> Reply:
+    def _setup(self, request: documented.SetupAppend) -> Reply:
         if len(self._writers) >= _WRITERS_MAX and request.writer not in self._writers:
             self.give_up(f"more than {_WRITERS_MAX} writers on one connection")
             return None
@@ -116,9 +116,9 @@ class PravegaProtocol(TailReading):
             raise SegmentSealed(segment.name)
         self._writers[request.writer] = (segment, request.name)
         level = (segment.levels or {}).get(request.writer, 0)
-        return pravega.append_setup(request.name, request.writer, level)
+        return documented.append_setup(request.name, request.writer, level)
 
-    def _append(self, block: pravega.AppendBlock) -> Reply:
+    def _append(self, block: documented.AppendBlock) -> Reply:
         if block.writer not in self._writers:
             self.give_up("an append whose setup was refused")
             return None
@@ -128,7 +128,7 @@ class PravegaProtocol(TailReading):
         level = segment.claimed_level(block.writer) or 0
         # Else it came before, and takes no more room.
         fresh = block.end > level
-        reply = pravega.data_appended(block.writer, block.end if fresh else level)
+        reply = documented.data_appended(block.writer, block.end if fresh else level)
         if fresh:
             above = block.above(level) if level else block
             if above is None or above.offset > level:
@@ -143,17 +143,19 @@ class PravegaProtocol(TailReading):
         )
         return stored
 
-    def _create(self, request: pravega.CreateSegment) -> Reply:
+    def _create(self, request: documented.CreateSegment) -> Reply:
         self.allow_create(request.name.text)
-        return self.core.store.create(request.name.text), pravega.named(Type.SEGMENT_CREATED, request.name)
+        return self.core.store.create(request.name.text), documented.named(Type.SEGMENT_CREATED, request.name)
 
-    def _keep_alive(self, request: pravega.KeepAlive) -> Reply:
-        return pravega.message(Type.KEEP_ALIVE, request.data)
+    def _keep_alive(self, request: documented.KeepAlive) -> Reply:
+        return documented.message(Type.KEEP_ALIVE, request.data)
 
-    def _read(self, request: pravega.ReadSegment) -> Reply:
+    def _read(self, request: documented.ReadSegment) -> Reply:
         name, offset = request.name, request.offset
         return self.read_tail(
-            request, name.text, lambda at_tail, at_end, data: pravega.segment_read(name, offset, at_tail, at_end, data)
+            request,
+            name.text,
+            lambda at_tail, at_end, data: documented.segment_read(name, offset, at_tail, at_end, data),
         )
 
     @property
@@ -174,12 +176,12 @@ class PravegaProtocol(TailReading):
 
 
 _ACTIONS: Final[dict[type, Callable[[PravegaProtocol, Any], Reply]]] = {
-    pravega.SetupAppend: PravegaProtocol._setup,
-    pravega.AppendBlock: PravegaProtocol._append,
-    pravega.ReadSegment: PravegaProtocol._read,
+    documented.SetupAppend: PravegaProtocol._setup,
+    documented.AppendBlock: PravegaProtocol._append,
+    documented.ReadSegment: PravegaProtocol._read,
     TailRead: PravegaProtocol.read_until,
-    pravega.CreateSegment: PravegaProtocol._create,
-    pravega.KeepAlive: PravegaProtocol._keep_alive,
+    documented.CreateSegment: PravegaProtocol._create,
+    documented.KeepAlive: PravegaProtocol._keep_alive,
     Steps: PravegaProtocol.in_steps,
 }
 

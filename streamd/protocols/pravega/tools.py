@@ -39,7 +39,7 @@ from streamd.store.segments.segment import info
 from streamd.wire import TooLarge
 from streamd.wire import tools as storage
 from streamd.wire.fields import Message, to_bytes
-from streamd.wire.pravega import in_parts
+from streamd.wire.pravega.documented import in_parts
 from streamd.wire.tools import RECORDS_MAX, SPLIT_MAX, Code, Existing
 from streamd.wire.work import ListGroups
 

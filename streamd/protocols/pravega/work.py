@@ -21,7 +21,7 @@ from streamd.store import Appended, Segment, StoreError
 from streamd.store.errors import RequestTooLarge
 from streamd.wire import work
 from streamd.wire.fields import to_bytes
-from streamd.wire.pravega import in_parts
+from streamd.wire.pravega.documented import in_parts
 
 # Groups that are described in one step: others have their turns between.
 _GROUPS_AT_ONCE: Final = 20

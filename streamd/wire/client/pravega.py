@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from streamd.wire import WireError
 from streamd.wire.frames import FrameCodec, alike, cut
-from streamd.wire.pravega import (
+from streamd.wire.pravega.documented import (
     BLOCK_BYTES_MAX,
     HEADER,
     MESSAGE_BYTES_MAX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamd.wire import WireError
 from streamd.wire.client.pravega import MessageReplies
 from streamd.wire.fields import from_payload, to_bytes
-from streamd.wire.pravega import HEADER, MESSAGE_BYTES_MAX, Type
+from streamd.wire.pravega.documented import HEADER, MESSAGE_BYTES_MAX, Type
 from streamd.wire.tools import REPLIES, Reply, Request
 
 _BEGIN, _MIDDLE, _END = range(3)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from streamd.batch import Batch, Buffer
 from streamd.wire import TooLarge, WireError
 from streamd.wire.pravega.events import EVENT, HEADER, events
-from streamd.wire.pravega.today import COUNT, DATA, ID, LONG, Message, decode
+from streamd.wire.pravega.today import COUNT, DATA, ID, LONG, TodayMessage, decode
 
 PADDING: Final = -1
 PARTIAL_EVENT: Final = -2
@@ -53,7 +53,7 @@ class KeepAlive(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _BlockEnd(Message):
+class _BlockEnd(TodayMessage):
     """The end of a block, or a whole one."""
 
     type = 4
@@ -68,7 +68,7 @@ class _BlockEnd(Message):
 
 
 @dataclass(frozen=True)
-class _ConditionalBlockEnd(Message):
+class _ConditionalBlockEnd(TodayMessage):
     """Bytes of a byte stream."""
 
     type = 89
@@ -84,7 +84,7 @@ class _ConditionalBlockEnd(Message):
 class TodayMessages:
     """Turns the messages of one connection into requests. Framing is left to who owns this."""
 
-    def __init__(self, event_bytes_max: int, requests: dict[int, type[Message]]) -> None:
+    def __init__(self, event_bytes_max: int, requests: dict[int, type[TodayMessage]]) -> None:
         self._event_bytes_max = event_bytes_max
         self._requests = requests
         self.block: tuple[bytes, memoryview] | None = None
@@ -95,7 +95,7 @@ class TodayMessages:
         """Bytes of a block that has begun and not ended."""
         return 0 if self.block is None else 1 + len(self.block[1])
 
-    def message(self, kind: int, payload: bytes) -> Message | Append | KeepAlive | None:
+    def message(self, kind: int, payload: bytes) -> TodayMessage | Append | KeepAlive | None:
         """The request of a message; None where it only begins one."""
         if self.block is not None and kind != _BlockEnd.type:
             raise WireError("a block was begun and not ended")
@@ -118,7 +118,7 @@ class TodayMessages:
             raise WireError(f"a message of type {kind} has no place here")
         return decode(self._requests[kind], payload)
 
-    def _block_end(self, end: Message) -> Append:
+    def _block_end(self, end: TodayMessage) -> Append:
         assert isinstance(end, _BlockEnd)
         data = end.data
         if self.block is not None:

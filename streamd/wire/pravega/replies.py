@@ -15,9 +15,9 @@ from streamd.wire.pravega.today import (
     LONG,
     TEXT,
     DeleteSegment,
-    Message,
     ReadSegment,
     SealSegment,
+    TodayMessage,
     TruncateSegment,
     UpdateSegmentPolicy,
     named,
@@ -25,7 +25,7 @@ from streamd.wire.pravega.today import (
 
 
 @dataclass(frozen=True)
-class AppendSetup(Message):
+class AppendSetup(TodayMessage):
     """The number of the last event of a writer that is stored."""
 
     type = 2
@@ -38,7 +38,7 @@ class AppendSetup(Message):
 
 
 @dataclass(frozen=True)
-class DataAppended(Message):
+class DataAppended(TodayMessage):
     """Events up to this number are on disk."""
 
     type = 7
@@ -52,7 +52,7 @@ class DataAppended(Message):
 
 
 @dataclass(frozen=True)
-class ConditionalCheckFailed(Message):
+class ConditionalCheckFailed(TodayMessage):
     """The segment did not end where the append was to go."""
 
     type = 8
@@ -64,7 +64,7 @@ class ConditionalCheckFailed(Message):
 
 
 @dataclass(frozen=True)
-class SegmentInfo(Message):
+class SegmentInfo(TodayMessage):
     """The answer to GetStreamSegmentInfo. The time of the last change is in milliseconds since 1970."""
 
     type = 12

@@ -22,10 +22,10 @@ from streamd.wire.pravega.today import (
     LONG,
     NEVER,
     TEXT,
-    Change,
-    Message,
     Named,
     Rest,
+    TodayChange,
+    TodayMessage,
     named,
 )
 
@@ -85,7 +85,7 @@ _ENTRIES: Final = Many(Row(Entry, _Key(), _Value()), ENTRIES_MAX)
 
 
 @dataclass(frozen=True)
-class CreateTable(Change):
+class CreateTable(TodayChange):
     """Make a table segment."""
 
     type = 70
@@ -100,7 +100,7 @@ class CreateTable(Change):
 
 
 @dataclass(frozen=True)
-class DeleteTable(Message):
+class DeleteTable(TodayMessage):
     """Remove a table segment, maybe only where it is empty."""
 
     type = 71
@@ -120,7 +120,7 @@ class GetTableInfo(Named):
 
 
 @dataclass(frozen=True)
-class UpdateTable(Change):
+class UpdateTable(TodayChange):
     """Put entries, all of them or none; with an `offset` that is not negative, only where the table ends there."""
 
     type = 74
@@ -138,7 +138,7 @@ class UpdateTable(Change):
 
 
 @dataclass(frozen=True)
-class RemoveKeys(Change):
+class RemoveKeys(TodayChange):
     """Remove keys, all of them or none."""
 
     type = 76
@@ -152,7 +152,7 @@ class RemoveKeys(Change):
 
 
 @dataclass(frozen=True)
-class ReadTable(Message):
+class ReadTable(TodayMessage):
     """The values of some keys."""
 
     type = 78
@@ -165,7 +165,7 @@ class ReadTable(Message):
 
 
 @dataclass(frozen=True)
-class ReadKeys(Message):
+class ReadKeys(TodayMessage):
     """The next keys of a walk through a table."""
 
     type = 83
@@ -186,7 +186,7 @@ class ReadEntries(ReadKeys):
 
 
 @dataclass(frozen=True)
-class ReadDelta(Message):
+class ReadDelta(TodayMessage):
     """What was put since a position."""
 
     type = 88
@@ -246,7 +246,7 @@ def _whole(kind: int, parts: list[Buffer]) -> bytes:
     return kind.to_bytes(4) + len(whole).to_bytes(4) + whole
 
 
-REQUESTS: Final[dict[int, type[Message]]] = {
+REQUESTS: Final[dict[int, type[TodayMessage]]] = {
     each.type: each
     for each in (
         CreateTable,

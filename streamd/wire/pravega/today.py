@@ -1,8 +1,8 @@
 """Pravega as it is spoken today: what a connection that opens with Hello says, and what it is answered.
 
-The frame is the documented one (`streamd.wire.pravega`): type int32, length int32, payload, big endian. Each message is
-a list of fields (`streamd.wire.fields`), so that neither end can forget one: the Rust client decodes fixed structures.
-A request id, chosen by the client, is repeated in the reply. The messages of table segments are in
+The frame is the documented one (`streamd.wire.pravega.documented`): type int32, length int32, payload, big endian.
+Each message is a list of fields (`streamd.wire.fields`), so that neither end can forget one: the Rust client decodes
+fixed structures. A request id, chosen by the client, is repeated in the reply. The messages of table segments are in
 `streamd.wire.pravega.tables`.
 """
 
@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamd.batch import Buffer
 from streamd.wire import WireError
-from streamd.wire.fields import Field, Fixed, Flag, Many, Number, Row, Text
-from streamd.wire.pravega.events import HEADER
+from streamd.wire.fields import Field, Fixed, Flag, Layout, Many, Number, Row, Text, framed, values_of
 
 HELLO: Final = -127
 
@@ -66,43 +65,22 @@ FLAG: Final = Flag()
 DATA: Final = Data()
 
 
-@dataclass(frozen=True)
-class Message:
-    """A request or a reply: a type, and a field for each attribute, in their order."""
-
-    type: ClassVar[int]
-    fields: ClassVar[tuple[Field[Any], ...]]
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it keeps in memory."""
-        return 256
-
-    @property
-    def reads(self) -> bool:
-        """Whether it must see this connection's earlier writes."""
-        return True
+class TodayMessage(Layout):
+    """A request or a reply, with a field for each attribute."""
 
 
-@dataclass(frozen=True)
-class Change(Message):
+class TodayChange(TodayMessage):
     """A request that need not see this connection's earlier writes: many are on their way to the disk at once."""
 
-    @property
-    def reads(self) -> bool:
-        return False
+    reads = False
 
 
-def encode(message: Message) -> bytes:
+def encode(message: TodayMessage) -> bytes:
     """A message with its header."""
-    parts: list[Buffer] = []
-    names: tuple[str, ...] = message.__match_args__
-    for name, field in zip(names, message.fields, strict=True):
-        field.put(getattr(message, name), parts)
-    return b"".join([HEADER.pack(message.type, sum(map(len, parts))), *parts])
+    return framed(message.type, message.fields, values_of(message))
 
 
-def decode(kind: type[Message], payload: bytes) -> Message:
+def decode(kind: type[TodayMessage], payload: bytes) -> TodayMessage:
     """The message of this kind in a payload. Fields that it does not know, at the end, are for newer servers."""
     at = 0
     values: list[object] = []
@@ -114,18 +92,14 @@ def decode(kind: type[Message], payload: bytes) -> Message:
 
 def named(kind: int, id: int, name: str, *rest: tuple[Field[Any], object]) -> bytes:
     """A reply that begins with the request's id and the segment's name."""
-    parts: list[Buffer] = []
-    fields: tuple[tuple[Field[Any], object], ...] = ((LONG, id), (TEXT, name), *rest)
-    for field, value in fields:
-        field.put(value, parts)
-    return b"".join([HEADER.pack(kind, sum(map(len, parts))), *parts])
+    return framed(kind, [LONG, TEXT, *[field for field, _ in rest]], [id, name, *[value for _, value in rest]])
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Hello(Message):
+class Hello(TodayMessage):
     """The versions that the other end speaks."""
 
     type = HELLO
@@ -136,7 +110,7 @@ class Hello(Message):
 
 
 @dataclass(frozen=True)
-class SetupAppend(Message):
+class SetupAppend(TodayMessage):
     """A writer wants to append to a segment, and to know the number of its last event."""
 
     type = 1
@@ -149,7 +123,7 @@ class SetupAppend(Message):
 
 
 @dataclass(frozen=True)
-class ReadSegment(Message):
+class ReadSegment(TodayMessage):
     """Read from an offset on, and where there is nothing yet, wait for it."""
 
     type = 9
@@ -163,7 +137,7 @@ class ReadSegment(Message):
 
 
 @dataclass(frozen=True)
-class Named(Message):
+class Named(TodayMessage):
     """A request about one segment, with nothing else to it."""
 
     fields = (LONG, TEXT, TEXT)
@@ -195,7 +169,7 @@ class DeleteSegment(Named):
 
 
 @dataclass(frozen=True)
-class CreateSegment(Change):
+class CreateSegment(TodayChange):
     """Make a segment. Rate and scale type are for a Pravega that scales."""
 
     type = 20
@@ -210,7 +184,7 @@ class CreateSegment(Change):
 
 
 @dataclass(frozen=True)
-class CreateTransientSegment(Change):
+class CreateTransientSegment(TodayChange):
     """Make a segment that is to be merged into this one: for an event that is too large for one message."""
 
     type = 40
@@ -223,7 +197,7 @@ class CreateTransientSegment(Change):
 
 
 @dataclass(frozen=True)
-class UpdateSegmentPolicy(Message):
+class UpdateSegmentPolicy(TodayMessage):
     """How a segment scales: here none does."""
 
     type = 32
@@ -237,7 +211,7 @@ class UpdateSegmentPolicy(Message):
 
 
 @dataclass(frozen=True)
-class GetAttribute(Message):
+class GetAttribute(TodayMessage):
     """A number that belongs to a segment, by its id. That of a writer is its last event number."""
 
     type = 34
@@ -250,7 +224,7 @@ class GetAttribute(Message):
 
 
 @dataclass(frozen=True)
-class UpdateAttribute(Message):
+class UpdateAttribute(TodayMessage):
     """Set such a number, where it is the expected one."""
 
     type = 36
@@ -265,7 +239,7 @@ class UpdateAttribute(Message):
 
 
 @dataclass(frozen=True)
-class TruncateSegment(Message):
+class TruncateSegment(TodayMessage):
     """Drop what lies below an offset."""
 
     type = 38
@@ -278,7 +252,7 @@ class TruncateSegment(Message):
 
 
 @dataclass(frozen=True)
-class LocateOffset(Message):
+class LocateOffset(TodayMessage):
     """The first place at or behind an offset where an event begins."""
 
     type = 41
@@ -300,7 +274,7 @@ class AttributeUpdate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MergeSegments(Message):
+class MergeSegments(TodayMessage):
     """Make all that one segment holds the next bytes of another."""
 
     type = 58
@@ -313,7 +287,7 @@ class MergeSegments(Message):
     updates: Sequence[AttributeUpdate]
 
 
-REQUESTS: Final[dict[int, type[Message]]] = {
+REQUESTS: Final[dict[int, type[TodayMessage]]] = {
     each.type: each
     for each in (
         Hello,

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.wire import tools, work
 from streamd.wire.fields import to_bytes
-from streamd.wire.pravega import KeepAlive, PravegaCodec, Type, message
+from streamd.wire.pravega.documented import KeepAlive, PravegaCodec, Type, message
 from tests.rigs.cli.run import Ended, ctl
 from tests.rigs.client.peers import address
 from tests.rigs.daemon import Daemon

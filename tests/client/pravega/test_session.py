@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from streamd.client.errors import ConnectionLost, ProtocolBroken
 from streamd.client.pravega.session import PravegaSession
 from streamd.wire.client.pravega import Reply, SegmentCreated, name_of, request_bytes
-from streamd.wire.pravega import CreateSegment, KeepAlive, Name, Type, named
+from streamd.wire.pravega.documented import CreateSegment, KeepAlive, Name, Type, named
 from tests.rigs.client.rig import TARGET, bare
 
 

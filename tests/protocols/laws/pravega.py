@@ -8,7 +8,7 @@ from struct import pack
 
 from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
-from streamd.wire.pravega import BLOCK_BYTES_MAX, HEADER, MESSAGE_BYTES_MAX, Type, message
+from streamd.wire.pravega.documented import BLOCK_BYTES_MAX, HEADER, MESSAGE_BYTES_MAX, Type, message
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size
 from tests.rigs.wire.pravega import OTHER, WRITER, begin, block, event, read, setup, text
 from tests.rigs.wire.pravega import partial as part

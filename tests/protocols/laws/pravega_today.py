@@ -7,7 +7,7 @@ from struct import pack
 
 from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
-from streamd.wire.pravega import HEADER, MESSAGE_BYTES_MAX
+from streamd.wire.pravega.documented import HEADER, MESSAGE_BYTES_MAX
 from streamd.wire.pravega.tables import REQUESTS as TABLES
 from streamd.wire.pravega.today import REQUESTS
 from tests.protocols.laws.description import LIMITS, Breach, Description, Exchange, Size

@@ -18,7 +18,7 @@ from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.protocols.sesp import SespFactory
 from streamd.protocols.smq import SmqFactory, SmqSettings
 from streamd.wire.client import fujin as fujin_client
-from streamd.wire.pravega import HEADER
+from streamd.wire.pravega.documented import HEADER
 from tests.rigs.protocols.rig import Peer, Rig
 from tests.rigs.wire.faststream import one, single
 from tests.rigs.wire.pravega import block, event, read, setup, text

@@ -7,7 +7,7 @@ from random import Random
 
 from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
-from streamd.wire.pravega import HEADER, Type, message
+from streamd.wire.pravega.documented import HEADER, Type, message
 from tests.protocols.laws.pravega import Pravega as Law
 from tests.protocols.laws.pravega import appended, create, created, ready, segment_read
 from tests.protocols.mixes.machinery import Ask, Closed, Speaker

@@ -10,7 +10,7 @@ from streamd.connections.core import Core
 from streamd.protocols.pravega.protocol import PravegaFactory, PravegaSettings
 from streamd.wire import tools as storage
 from streamd.wire.fields import Message, from_payload, to_bytes
-from streamd.wire.pravega import HEADER
+from streamd.wire.pravega.documented import HEADER
 from streamd.wire.tools import Code
 from tests.protocols.mixes.machinery import Ask, MixRig, Speaker
 

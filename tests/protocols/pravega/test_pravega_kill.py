@@ -8,7 +8,7 @@ from random import Random
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from streamd.wire.pravega import HEADER, Type, message
+from streamd.wire.pravega.documented import HEADER, Type, message
 from tests.rigs.daemon import Daemon
 from tests.rigs.wire.pravega import WRITER, block, event, read, setup, text
 

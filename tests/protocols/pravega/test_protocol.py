@@ -11,7 +11,7 @@ from streamd.batch import Batch
 from streamd.protocols.pravega.protocol import READ_BYTES_MAX
 from streamd.settings import Limits
 from streamd.store.records.offsets import TAG_RAW
-from streamd.wire.pravega import HEADER, Type, message
+from streamd.wire.pravega.documented import HEADER, Type, message
 from tests.protocols.laws.pravega import appended, create, created, ready, segment_read
 from tests.rigs.protocols.pravega_case import TAIL_SECONDS, make_factory
 from tests.rigs.protocols.rig import Peer, Rig

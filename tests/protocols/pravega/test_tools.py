@@ -11,7 +11,7 @@ from streamd.protocols.pravega.tools import READ_BYTES_MAX
 from streamd.store.records.offsets import TAG_RAW
 from streamd.wire import tools as storage
 from streamd.wire.client.tools import StorageReplies, request_bytes
-from streamd.wire.pravega import Type, message
+from streamd.wire.pravega.documented import Type, message
 from streamd.wire.tools import By, Code, Existing, LevelChange, Part
 from tests.protocols.laws.pravega import created
 from tests.rigs.protocols.pravega_case import OTHER, RECORD_BYTES_MAX, StorageCase

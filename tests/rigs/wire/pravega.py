@@ -16,7 +16,7 @@ from streamd.wire.client.pravega import (
     SegmentIsTruncated,
     SegmentRead,
 )
-from streamd.wire.pravega import (
+from streamd.wire.pravega.documented import (
     HEADER,
     AppendBlock,
     KeepAlive,

@@ -23,7 +23,7 @@ from streamd.wire.client.pravega import (
     request_bytes,
     whole_events,
 )
-from streamd.wire.pravega import (
+from streamd.wire.pravega.documented import (
     BLOCK_BYTES_MAX,
     HEADER,
     MESSAGE_BYTES_MAX,

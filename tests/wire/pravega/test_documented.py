@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from streamd.batch import Batch
 from streamd.wire import WireError
-from streamd.wire.pravega import (
+from streamd.wire.pravega.documented import (
     BLOCK_BYTES_MAX,
     HEADER,
     MESSAGE_BYTES_MAX,

@@ -1,0 +1,1 @@
+"""Tests of `streamd/wire/pravega/`."""
