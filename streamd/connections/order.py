@@ -6,7 +6,7 @@ Writes do not wait for each other. A request that reads waits until this connect
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
 from twisted.python.failure import Failure
@@ -15,7 +15,7 @@ from streamd.connections.core import Core
 from streamd.connections.holding import UNSENT, Phase
 from streamd.connections.joint import JOINT_BYTES_MAX, JointAppend
 from streamd.connections.replies import Replying
-from streamd.connections.slots import Broken, Reply, Slot, Steps
+from streamd.connections.slots import Broken, Continuation, Reply, Slot, Steps
 from streamd.interfaces import RequestError
 from streamd.store import Run, Segment
 from streamd.wire import Codec, Request, WireError
@@ -93,23 +93,17 @@ class Ordered(Replying):
         """
         raise NotImplementedError
 
-    def again(self, request: Request) -> None:
-        """Perform this next, before anything else that was asked: the rest of a request done in part."""
+    def again(self, request: Request | Continuation) -> None:
+        """Do this next, before anything else that was asked: the rest of a request done in part."""
         self._requests.appendleft(request)
         self._asked_bytes += request.size
 
-    def in_steps(self, rest: Steps) -> Reply:
-        """Do the next step of a request, and the others before anything else that was asked, but maybe in later turns.
+    def in_steps(self, request: Request, steps: Generator[None, None, Any]) -> Reply:
+        """Do the first step of a request, and the others before anything else that was asked, but maybe in later turns.
 
-        `perform` returns what this does, for the request and for the `Steps` of it.
+        `perform` returns what this does.
         """
-        try:
-            next(rest.steps)
-        except StopIteration as end:
-            reply: Reply = end.value
-            return reply
-        self.again(rest)
-        return b""
+        return Steps(request, steps).resume(self)
 
     def one_by_one(self, requests: Sequence[Request]) -> bytes:
         """Perform these next, in place of the run that they are when they come at once: not all of it can be done.
@@ -120,11 +114,11 @@ class Ordered(Replying):
             self.again(request)
         return b""
 
-    def later(self, request: Request) -> None:
-        """Perform this in its turn, from outside of `perform`: something that it waited for has happened."""
+    def later(self, rest: Continuation) -> None:
+        """Go on with a request in its turn, from outside of `perform`: what it waited for has happened."""
         if self._phase in (Phase.OPEN, Phase.ENDING):
-            self._requests.append(request)
-            self._asked_bytes += request.size
+            self._requests.append(rest)
+            self._asked_bytes += rest.size
             self._advance()
 
     @property
@@ -215,7 +209,7 @@ class Ordered(Replying):
         elif not self._replies:
             self._is_free = True
 
-    def _next_request(self) -> Request | Broken | None:
+    def _next_request(self) -> Request | Continuation | Broken | None:
         """What is to be done next; None where nothing is, or where it has to wait for our own writes."""
         if self._requests:
             request = self._requests.popleft()
@@ -235,11 +229,11 @@ class Ordered(Replying):
             return None
         return request
 
-    def _charge(self, request: Request | Broken) -> float:
+    def _charge(self, request: Request | Continuation | Broken) -> float:
         """Pay for a request: how many seconds the next one has to wait."""
-        if isinstance(request, Steps):
-            # It was paid for when it was begun.
-            return 0.0
+        if isinstance(request, Continuation):
+            # The request was paid for when it was begun.
+            return self.charge()
         batch = getattr(request, "batch", None)
         return self.charge(int(hasattr(request, "record")) if batch is None else batch.count, request.size)
 
@@ -252,18 +246,18 @@ class Ordered(Replying):
             self._turn.cancel()
             self._turn = None
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: Request | Continuation) -> None:
         slot = self._slot = Slot(self, request)
         self._replies.append(slot)
         try:
             try:
-                reply = self.perform(request)
+                reply = request.resume(self) if isinstance(request, Continuation) else self.perform(request)
             except RequestError as error:
                 # Its traceback holds frames that hold it: a circle that only the collector would break.
                 error.__traceback__ = None
                 self._settled(slot)
                 self.note(error)
-                reply = self.refused(request, error)
+                reply = self.refusal(request, error)
         except Exception:
             self._crash(Failure())
             return

@@ -14,7 +14,7 @@ from streamd.batch import Batch
 from streamd.connections.core import Core
 from streamd.connections.holding import UNSENT, Phase
 from streamd.connections.sending import Sending
-from streamd.connections.slots import NO_SLOT, Broken, Slot
+from streamd.connections.slots import NO_SLOT, Broken, Continuation, Slot
 from streamd.interfaces import RequestError
 from streamd.wire import Codec, Request
 
@@ -28,7 +28,7 @@ class Replying(Sending):
 
     def __init__(self, core: Core, codec: Codec) -> None:
         super().__init__(core, codec)
-        self._requests: deque[Request | Broken] = deque()
+        self._requests: deque[Request | Continuation | Broken] = deque()
         """What was asked, and is not begun."""
         self._replies: deque[Slot] = deque()
         """What is begun, and not answered."""
@@ -47,6 +47,12 @@ class Replying(Sending):
     @abstractmethod
     def refused(self, request: Any, error: RequestError) -> bytes | None:
         """The reply to a request that the store refuses."""
+
+    def refusal(self, request: Request | Continuation | None, error: RequestError) -> bytes | None:
+        """The reply to a request, or to the rest of one, that the store refuses."""
+        if isinstance(request, Continuation):
+            return request.refused(self, error)
+        return self.refused(request, error)
 
     def promise(self, reply: bytes, batch: Batch | None = None) -> Slot:
         """The reply to what is being performed, to be sent when the store reports to what this returns.

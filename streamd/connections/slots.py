@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Union
 
@@ -25,7 +26,7 @@ class Slot:
 
     __slots__ = ("_protocol", "appended", "done", "reply", "request", "sent", "waiting")
 
-    def __init__(self, protocol: Replying, request: Request | None) -> None:
+    def __init__(self, protocol: Replying, request: Request | Continuation | None) -> None:
         self._protocol = protocol
         self.request = request
         self.reply: bytes | None = None
@@ -74,7 +75,7 @@ class Slot:
         protocol.note(cause)
         self.appended = None
         try:
-            self.reply = protocol.refused(self.request, cause)
+            self.reply = protocol.refusal(self.request, cause)
         except Exception:
             protocol._crash(Failure())
         else:
@@ -95,8 +96,35 @@ class Broken:
         self.error = error
 
 
-class Steps:
-    """What is left of a request that is too much for one turn of the reactor: a step is done each time it is performed.
+class Continuation:
+    """The rest of a request that was done in part. It waits among the requests for its turn, and has its own reply.
+
+    No codec makes one, and no protocol gets one to perform: the connection resumes it.
+    """
+
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the continuation keeps in memory."""
+        return 64
+
+    @property
+    def reads(self) -> bool:
+        """Whether the continuation must see this connection's earlier writes."""
+        return True
+
+    @abstractmethod
+    def resume(self, connection: Any) -> Reply:
+        """Go on with the request on its connection. A RequestError, raised or by the Deferred, goes to `refused`."""
+
+    @abstractmethod
+    def refused(self, connection: Any, error: RequestError) -> bytes | None:
+        """The reply where the request can't be met after all."""
+
+
+class Steps(Continuation):
+    """The rest of a request that is too much for one turn of the reactor: a step is done each time it is resumed.
 
     The steps are those of a generator, a millisecond or less each; what it returns is the reply.
     """
@@ -109,10 +137,21 @@ class Steps:
 
     @property
     def size(self) -> int:
-        """About how many bytes it keeps in memory."""
         return self.request.size
 
     @property
     def reads(self) -> bool:
-        """Whether it must see this connection's earlier writes."""
         return self.request.reads
+
+    def resume(self, connection: Any) -> Reply:
+        try:
+            next(self.steps)
+        except StopIteration as end:
+            reply: Reply = end.value
+            return reply
+        connection.again(self)
+        return b""
+
+    def refused(self, connection: Any, error: RequestError) -> bytes | None:
+        reply: bytes | None = connection.refused(self.request, error)
+        return reply

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.connections.slots import Steps
 from streamd.protocols import sesp as sesp_protocol
 from streamd.protocols import smq as smq_protocol
 from streamd.protocols.faststream import protocol as faststream_protocol
@@ -115,7 +114,6 @@ class SmqTests(denied.DenyCase):
 class FastStreamTests(denied.DenyCase):
     actions = {**faststream_protocol._ACTIONS}
     open = {faststream.Ping: (PING, faststream.PONG)}
-    internal = frozenset({faststream_protocol.Rest, Steps})
     prepare = one(1, 7) + single(7, b"data")
     commands = [
         Command(faststream.Create, one(1, 8), b"", "create admin", "faststream/8"),
@@ -150,7 +148,6 @@ def _none(name: str) -> bytes:
 
 class PravegaTests(denied.DenyCase):
     actions = {**pravega_protocol._ACTIONS}
-    internal = frozenset({pravega_protocol.TailRead, Steps})
     open = {pravega.KeepAlive: (message(Type.KEEP_ALIVE, b"?"), message(Type.KEEP_ALIVE, b"?"))}
     prepare = create("t") + setup("t") + block(0, event(b"one"))
     commands = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
@@ -16,7 +16,7 @@ from streamd.batch import Batch
 from streamd.connections.base import Reply, StreamProtocol
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.connections.slots import Steps
+from streamd.connections.slots import Continuation
 from streamd.interfaces import RequestError
 from streamd.protocols.faststream.contents import Contents, Reading, Turn
 from streamd.store import NoSuchSegment, ReadFailed, RequestTooLarge, Run, Segment, StoreReadOnly
@@ -39,15 +39,20 @@ def segment_name(stream: int) -> str:
     return f"{NUMBERED}{stream}"
 
 
-class Rest(NamedTuple):
+@dataclass(slots=True, eq=False)
+class RestOfContents(Continuation):
     """The rest of an answer: the records from `number` to `end`, which begins at `stop`, are still to be sent."""
 
     of: Turn | Reading
     number: int
     end: int
     stop: int
-    size: int = 64
-    reads: bool = True
+
+    def resume(self, connection: FastStreamProtocol) -> Reply:
+        return connection.send_rest(self)
+
+    def refused(self, connection: FastStreamProtocol, error: RequestError) -> None:
+        connection.break_off(self.of, error)
 
 
 class FastStreamProtocol(StreamProtocol):
@@ -67,11 +72,7 @@ class FastStreamProtocol(StreamProtocol):
         return _ACTIONS[type(request)](self, request)
 
     def refused(self, request: Any, error: RequestError) -> bytes | None:
-        if isinstance(request, Steps):
-            request = request.request
-        if isinstance(request, Rest):
-            self._let_go(request.of)
-        if isinstance(request, Rest) or isinstance(error, ReadFailed | StoreReadOnly | RequestTooLarge):
+        if isinstance(error, ReadFailed | StoreReadOnly | RequestTooLarge):
             # What is asked for can't be given, or what was sent can't be kept, and there is no word for it. Whatever
             # followed, an answer to a check too, would be taken for a sign that all is well.
             self.give_up(f"{type(request).__name__} failed: {error}", level_of(error))
@@ -124,7 +125,7 @@ class FastStreamProtocol(StreamProtocol):
     def _enqueue_many(self, request: faststream.EnqueueMany) -> Reply:
         if request.all_except and not self.permits.covers(WRITE, NUMBERED):
             raise NotAllowed(f"all of {NUMBERED}")
-        return self.in_steps(Steps(request, self._fan_out(request)))
+        return self.in_steps(request, self._fan_out(request))
 
     def _fan_out(self, request: faststream.EnqueueMany) -> Generator[None, None, Reply]:
         """Append a record to many streams, of which there may be millions, in steps."""
@@ -234,34 +235,39 @@ class FastStreamProtocol(StreamProtocol):
         except BaseException:
             self._let_go(of)
             raise
-        self.again(Rest(of, first, end, stop))
+        self.again(RestOfContents(of, first, end, stop))
         return faststream.contents_header(size)
 
-    def _rest(self, request: Rest) -> Reply:
-        count = request.end - request.number
-        runs = self.read(request.of.segment, request.number, records_max=count)
-        return runs.addCallback(self._send_piece, request)
+    def send_rest(self, rest: RestOfContents) -> Reply:
+        """Send the next piece of an answer."""
+        runs = self.read(rest.of.segment, rest.number, records_max=rest.end - rest.number)
+        return runs.addCallback(self._send_piece, rest)
 
-    def _send_piece(self, runs: list[Run], request: Rest) -> bytes:
+    def break_off(self, of: Turn | Reading, error: RequestError) -> None:
+        """Close the connection in the middle of an answer: its size is sent already, and its rest can't be read."""
+        self._let_go(of)
+        self.give_up(f"Contents failed: {error}", level_of(error))
+
+    def _send_piece(self, runs: list[Run], rest: RestOfContents) -> bytes:
         self.count_read(runs)
-        number = request.number + sum([run.batch.count for run in runs])
+        number = rest.number + sum([run.batch.count for run in runs])
         data = b"".join([run.batch.payload for run in runs])
-        if number < request.end:
-            self.again(request._replace(number=number))
-        elif isinstance(request.of, Reading):
-            self._let_go(request.of)
+        if number < rest.end:
+            self.again(replace(rest, number=number))
+        elif isinstance(rest.of, Reading):
+            self._let_go(rest.of)
         elif data:
-            self._given[request.of.segment] = request.end
-            self.when_sent(lambda sent: self._took(request) if sent == len(data) else None)
+            self._given[rest.of.segment] = rest.end
+            self.when_sent(lambda sent: self._took(rest) if sent == len(data) else None)
         else:
-            self._took(request)
+            self._took(rest)
         return data
 
-    def _took(self, request: Rest) -> None:
+    def _took(self, rest: RestOfContents) -> None:
         """Remove taken contents after the last byte is with the operating system. Nobody waits for the disk."""
-        self._given.pop(request.of.segment, None)
-        self._streams.remove(request.of.segment, request.end, request.stop)
-        self._let_go(request.of)
+        self._given.pop(rest.of.segment, None)
+        self._streams.remove(rest.of.segment, rest.end, rest.stop)
+        self._let_go(rest.of)
 
     def _let_go(self, of: Turn | Reading) -> None:
         self._begun.discard(of)
@@ -290,8 +296,6 @@ _ACTIONS: Final[dict[type, Callable[[FastStreamProtocol, Any], Reply]]] = {
     faststream.EnqueueMany: FastStreamProtocol._enqueue_many,
     faststream.Contents: FastStreamProtocol._contents,
     faststream.Check: FastStreamProtocol._check,
-    Rest: FastStreamProtocol._rest,
-    Steps: FastStreamProtocol.in_steps,
 }
 
 

@@ -18,11 +18,9 @@ from streamd.access.permits import WRITE, NotAllowed
 from streamd.connections.base import Reply
 from streamd.connections.core import Core
 from streamd.connections.factory import StreamFactory
-from streamd.connections.slots import Steps
 from streamd.interfaces import RequestError
 from streamd.protocols.pravega.names import check_no_table
 from streamd.protocols.pravega.reading import READ_BYTES_MAX as READ_BYTES_MAX
-from streamd.protocols.pravega.reading import TailRead as TailRead
 from streamd.protocols.pravega.reading import TailReading
 from streamd.protocols.pravega.today import Today
 from streamd.protocols.pravega.tools import Storage
@@ -62,7 +60,7 @@ class PravegaProtocol(TailReading):
         self._today: Today | None = None
         """Set by Hello: what is spoken from then on."""
 
-    def perform(self, request: documented.Incoming | TailRead | Steps) -> Reply:
+    def perform(self, request: documented.Incoming) -> Reply:
         action = _ACTIONS.get(type(request))
         if action is None and isinstance(request, TodayMessage | Append):
             if self._today is None:
@@ -73,12 +71,7 @@ class PravegaProtocol(TailReading):
             return self._storage.perform(request, self.reply_bytes_max * 8)
         return action(self, request)
 
-    def refused(self, request: documented.Incoming | TailRead | Steps, error: RequestError) -> bytes | None:
-        if isinstance(request, TailRead):
-            request = request.request
-        if isinstance(request, Steps):
-            assert isinstance(request.request, Message), "what Pravega itself asks for is done in one step"
-            return self._storage.refused(request.request, error)
+    def refused(self, request: documented.Incoming, error: RequestError) -> bytes | None:
         if isinstance(request, TodayMessage | Append):
             assert self._today is not None
             return self._today.refused(request, error)
@@ -179,10 +172,8 @@ _ACTIONS: Final[dict[type, Callable[[PravegaProtocol, Any], Reply]]] = {
     documented.SetupAppend: PravegaProtocol._setup,
     documented.AppendBlock: PravegaProtocol._append,
     documented.ReadSegment: PravegaProtocol._read,
-    TailRead: PravegaProtocol.read_until,
     documented.CreateSegment: PravegaProtocol._create,
     documented.KeepAlive: PravegaProtocol._keep_alive,
-    Steps: PravegaProtocol.in_steps,
 }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import connectionDone
@@ -13,6 +14,8 @@ from streamd.access.permits import READ
 from streamd.batch import Buffer
 from streamd.connections.base import Reply, StreamProtocol
 from streamd.connections.core import Core
+from streamd.connections.slots import Continuation
+from streamd.interfaces import RequestError
 from streamd.protocols.pravega.names import find, head_of, parent_of
 from streamd.store import RecordsTruncated, Run, Segment
 from streamd.store.records.offsets import TAG_RAW
@@ -29,18 +32,23 @@ Answer = Callable[[bool, bool, list[Buffer]], bytes]
 """Makes the reply to a read: whether it reaches the tail, and the end of a sealed segment, and the bytes."""
 
 
-class TailRead(NamedTuple):
+@dataclass(slots=True, eq=False)
+class TailRead(Continuation):
     """A read, and the time by which it is answered at the latest, with what there is then."""
 
     request: Any
-    """As it came, for who refuses it."""
+    """The wire request that it answers, of either protocol."""
     name: str
     offset: int
     length: int
     answer: Answer
     until: float
-    size: int = 64
-    reads: bool = True
+
+    def resume(self, connection: TailReading) -> Reply:
+        return connection.read_until(self)
+
+    def refused(self, connection: TailReading, error: RequestError) -> bytes | None:
+        return connection.refused(self.request, error)
 
 
 class TailReading(StreamProtocol):
@@ -102,7 +110,7 @@ class TailReading(StreamProtocol):
                 over.cancel()
             if isinstance(result, Failure):
                 result.trap(CancelledError)
-                self.later(tail._replace(until=0.0))
+                self.later(replace(tail, until=0.0))
             else:
                 self.later(tail)
 

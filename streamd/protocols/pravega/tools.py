@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from streamd.access.permits import ADMIN, READ, VISIBLE, WRITE, NotAllowed, right_words
 from streamd.connections.core import Core
 from streamd.connections.order import Ordered
-from streamd.connections.slots import Reply, Steps
+from streamd.connections.slots import Reply
 from streamd.groups import Groups
 from streamd.interfaces import RequestError
 from streamd.patterns import matcher
@@ -110,12 +110,12 @@ class Storage:
         if isinstance(request, storage.ReadRecords):
             return self._read(request, bytes_max)
         if isinstance(request, ListGroups):
-            return self._peer.in_steps(Steps(request, self.work.list_groups(request)))
+            return self._peer.in_steps(request, self.work.list_groups(request))
         if (action_of_work := WORK.get(type(request))) is not None:
             return action_of_work(self.work, request)
         action = _STEPWISE.get(type(request))
         if action is not None:
-            return self._peer.in_steps(Steps(request, action(self, request)))
+            return self._peer.in_steps(request, action(self, request))
         return _ACTIONS[type(request)](self, request)
 
     def refused(self, request: Message, error: RequestError) -> bytes:
