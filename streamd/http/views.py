@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from twisted.web.server import Request
+
 from streamd import __version__
 from streamd.access.permits import READ, VISIBLE, NotAllowed, Permits
 from streamd.connections.core import Core
@@ -50,6 +52,15 @@ def number_of(arguments: Mapping[str, str], name: str, default: int) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 19:
         raise BadQuestion(f"{name}: expected a number")
     return int(text)
+
+
+def arguments_of(request: Request) -> dict[str, str]:
+    """The arguments of a request; of two with one name, the first."""
+    arguments: dict[bytes, list[bytes]] = request.args or {}
+    try:
+        return {name.decode(): values[0].decode() for name, values in arguments.items()}
+    except UnicodeDecodeError:
+        raise BadQuestion("not UTF-8")
 
 
 class Overview:

@@ -50,7 +50,7 @@ class RouteTests(RuledSiteCase):
     def test_nobody(self) -> None:
         """Who no rule fits gets the page, and whether the daemon is well; every other address tells what to do."""
         paths = [path.decode() for path in self.site.resource.children]
-        self.assertEqual(set(paths) - {path.decode() for path in OPEN}, {"events", "metrics"})
+        self.assertEqual(set(paths) - {path.decode() for path in OPEN}, {"events", "metrics", "topics"})
         self.put(NOBODY)
         for path in paths:
             for method in ("GET", "HEAD"):
