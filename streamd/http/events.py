@@ -171,4 +171,4 @@ class Events(Resource):
         if name is None:
             return Overview(self._core, self._sampler, self._survey, query_of(arguments))
         first = number_of(arguments, "from", 0) if "from" in arguments else None
-        return SegmentView(self._core, self._survey, name, first)
+        return SegmentView(self._core, self._sampler, self._survey, name, first)

@@ -58,7 +58,7 @@ class HttpSettings:
     hosts: str = setting("", "names of the site beside localhost, separated by blanks")
     connections_max: int = setting(64, "connections to the site; for one more the longest idle one is closed", least=1)
     streams_max: int = setting(32, "pages of the console that may be open at a time", least=1)
-    publish: bool = setting(False, "whether the console has a form that publishes messages, where a rule allows it")
+    publish: bool = setting(False, "whether pages of this site may publish messages, where a rule allows it")
 
 
 class _File(Resource):
@@ -86,7 +86,8 @@ class _Root(Resource):
         child = self.children.get(path) if alone else None
         if request.channel.is_spare and (child is None or path not in _HEALTH):
             return _Refused(SERVICE_UNAVAILABLE, "every connection is in use, see http.connections_max")
-        if child is not None and path not in OPEN:
+        if child is not None and path not in OPEN and child is not request.channel.site.topics:
+            # Topics ask for themselves, and answer as JSON.
             try:
                 allow_something(request.channel.permits)
             except NotAllowed as error:
@@ -129,9 +130,9 @@ class HttpSite(Gathering[Channel], Site):
         root = _Root()
         for path, (name, content_type) in _STATIC.items():
             root.putChild(path, _File(name, content_type))
-        self._topics = Topics(core, from_page=settings.publish)
+        self.topics = Topics(core, from_page=settings.publish)
         root.putChild(b"events", self._events)
-        root.putChild(b"topics", self._topics)
+        root.putChild(b"topics", self.topics)
         root.putChild(b"metrics", Metrics(core, self._survey))
         root.putChild(b"healthz", Healthz())
         root.putChild(b"readyz", Readyz(core))
@@ -199,7 +200,7 @@ class HttpSite(Gathering[Channel], Site):
     def drain(self) -> Deferred[Any]:
         """End all streams of events and then all connections, within the limit; fires when they are gone."""
         self._events.end()
-        self._topics.end()
+        self.topics.end()
         return super().drain()
 
 
