@@ -9,7 +9,7 @@ from streamd.batch import Buffer
 from streamd.store import RecordsTruncated, Run, Segment, Store
 
 RECORDS_SHOWN: Final = 20
-TEXT_BYTES_SHOWN: Final = 4000
+TEXT_BYTES_SHOWN: Final = 1000
 HEX_BYTES_SHOWN: Final = 160
 """Ten lines of a hex dump."""
 
