@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
 from twisted.web.http import BAD_REQUEST, FORBIDDEN, SERVICE_UNAVAILABLE
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
 from streamd.access.permits import NotAllowed, Permits
@@ -26,7 +26,7 @@ from streamd.connections.core import Core
 from streamd.http.guard import NAME, Channel, Guard, refuse
 from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
-from streamd.http.views import BadQuestion, Overview, SegmentView, number_of, query_of
+from streamd.http.views import BadQuestion, Overview, SegmentView, arguments_of, number_of, query_of
 from streamd.loop import Loop
 
 EVENT_SECONDS: Final = 1.0
@@ -148,7 +148,7 @@ class Events(Resource):
             self._core.load.traffic_of(NAME).requests_refused["streams"] += 1
             return refuse(request, SERVICE_UNAVAILABLE, "too many pages are open, see http.streams_max")
         try:
-            view = self._view(_arguments(request))
+            view = self._view(arguments_of(request))
             view.allow(request.channel.permits)
         except BadQuestion as error:
             return refuse(request, BAD_REQUEST, str(error))
@@ -171,13 +171,4 @@ class Events(Resource):
         if name is None:
             return Overview(self._core, self._sampler, self._survey, query_of(arguments))
         first = number_of(arguments, "from", 0) if "from" in arguments else None
-        return SegmentView(self._core, self._survey, name, first)
-
-
-def _arguments(request: Request) -> dict[str, str]:
-    """The arguments of a request; of two with one name, the first."""
-    arguments: dict[bytes, list[bytes]] = request.args or {}
-    try:
-        return {name.decode(): values[0].decode() for name, values in arguments.items()}
-    except UnicodeDecodeError:
-        raise BadQuestion("not UTF-8")
+        return SegmentView(self._core, self._sampler, self._survey, name, first)

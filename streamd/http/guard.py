@@ -1,8 +1,8 @@
 """The guard of the web site: which requests are answered at all, and what a peer is told.
 
-Nothing can be changed from here, and without rules of access no peer is asked who it is. Still, a foreign page in a
-browser on this machine must not read anything: hence `refusal`. Where there are rules they hold here as in every
-protocol: the peer of a channel is a peer like any other.
+Nothing can be changed from here but by publishing messages, and without rules of access no peer is asked who it is.
+Still, a foreign page in a browser on this machine must neither read nor publish anything: hence `refusal`. Where there
+are rules they hold here as in every protocol: the peer of a channel is a peer like any other.
 """
 
 from __future__ import annotations
@@ -12,10 +12,18 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
-from twisted.web.http import BAD_REQUEST, FORBIDDEN, NOT_ALLOWED, HTTPChannel
-from twisted.web.server import Request
+from twisted.web.http import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    NOT_ALLOWED,
+    REQUEST_ENTITY_TOO_LARGE,
+    SERVICE_UNAVAILABLE,
+    HTTPChannel,
+)
+from twisted.web.server import NOT_DONE_YET, Request
 
 from streamd.access.peer import peer_of
 from streamd.access.permits import ANY, NotAllowed, Permits
@@ -28,6 +36,9 @@ if TYPE_CHECKING:
 
 NAME: Final = "http"
 """The name of the service in logs, metrics and settings."""
+
+PUBLISHED: Final = b"/topics/"
+"""Where messages are published, and nothing else is changed."""
 
 _MISDIRECTED: Final = 421
 
@@ -45,14 +56,14 @@ _HEADERS: Final = {
 
 
 def refusal(
-    method: bytes, stated: Sequence[str], headers: Mapping[str, str], hosts: frozenset[str]
+    method: bytes, stated: Sequence[str], headers: Mapping[str, str], hosts: frozenset[str], *, publishes: bool = False
 ) -> tuple[int, str] | None:
     """Why a request with these Host headers is refused, as a status and a reason; None where it is accepted.
 
     A name that resolves to this machine is not enough: any site can have its own name point here, and a browser then
     takes us for that site. An address can't be claimed like that, and our own names are known.
     """
-    if method not in (b"GET", b"HEAD"):
+    if method not in (b"GET", b"HEAD") and not publishes:
         return NOT_ALLOWED, "only GET and HEAD: nothing can be changed here"
     if not stated:
         return BAD_REQUEST, "a Host header is missing"
@@ -64,7 +75,12 @@ def refusal(
         return BAD_REQUEST, "the Host header makes no sense"
     if not (name == "localhost" or name in hosts or _is_address(name)):
         return _MISDIRECTED, f"this is not {name}; names are set with http.hosts"
-    if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-dest") != "document":
+    foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    if foreign and (publishes or headers.get("sec-fetch-dest") != "document"):
+        return FORBIDDEN, "asked for by a page from elsewhere"
+    # A form of another site is sent as a document, and a browser that names no site names the origin of the page.
+    origin = headers.get("origin", "")
+    if publishes and origin and origin.partition("://")[2].casefold() != stated[0].casefold():
         return FORBIDDEN, "asked for by a page from elsewhere"
     return None
 
@@ -99,13 +115,60 @@ class Guard(Request):
     """A request that is checked before anything is done for it."""
 
     channel: Channel
+    is_gone = False
+    """Whether the peer is gone, and nobody waits for the answer."""
+    excess = 0
+    """The status to answer with where the body is too large, or there is no room for it."""
+    is_from_page = False
+    """Whether a page in a browser asks, one of our own, and not a program."""
+    _publishes = False
+    _held_bytes = 0
+
+    def __init__(self, channel: Any, queued: object = None) -> None:
+        super().__init__(channel)
+        self.body: list[bytes] = []
+        """The body, as it came. Only what is to be published is kept."""
 
     def gotLength(self, length: int | None) -> None:
-        """Note the length of a body. No resource takes one: it is not kept."""
+        """Note the length of a body. Only that of a message is kept, and not in a file, as Twisted does."""
         super().gotLength(0)
+        self._publishes = self.channel.is_publishing
+        self._make_room(length or 0, 0)
 
     def handleContentChunk(self, data: bytes) -> None:
-        """Drop a part of a body."""
+        """Take a part of a body, or drop it."""
+        if self._publishes and self._make_room(self._held_bytes + len(data), len(data)):
+            self.body.append(data)
+
+    def _make_room(self, size: int, more: int) -> bool:
+        """Whether the body may have so many bytes. What is kept of all bodies counts as buffered."""
+        load = self.channel.core.load
+        if size > self.channel.core.limits.message_bytes_max:
+            self.excess = REQUEST_ENTITY_TOO_LARGE
+        elif load.must_wait(size, 0):
+            self.excess = self.excess or SERVICE_UNAVAILABLE
+        if self.excess:
+            self._let_go()
+            return False
+        self._held_bytes += more
+        load.change(more)
+        return True
+
+    def _let_go(self) -> None:
+        self.body.clear()
+        held, self._held_bytes = self._held_bytes, 0
+        self.channel.core.load.change(-held)
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The peer is gone, with its request or before it was whole."""
+        self.is_gone = True
+        self._let_go()
+        super().connectionLost(reason)
+
+    def finish(self) -> None:
+        """The request is answered."""
+        self._let_go()
+        super().finish()
 
     def process(self) -> None:
         """Serve the request, or answer why not."""
@@ -114,9 +177,10 @@ class Guard(Request):
             self.setHeader(name, value)
         if self.channel.is_spare:
             self.setHeader(b"connection", b"close")
-        headers = {name: self.getHeader(name) or "" for name in ("sec-fetch-site", "sec-fetch-dest")}
+        headers = {name: self.getHeader(name) or "" for name in ("sec-fetch-site", "sec-fetch-dest", "origin")}
         stated = self.requestHeaders.getRawHeaders("host", [])
-        refused = refusal(self.method, stated, headers, self.channel.site.hosts)
+        refused = refusal(self.method, stated, headers, self.channel.site.hosts, publishes=self._publishes)
+        self.is_from_page = bool(headers["origin"] or headers["sec-fetch-site"])
         if refused is None:
             super().process()
             return
@@ -127,6 +191,17 @@ class Guard(Request):
         self.setHeader(b"content-length", b"%d" % len(body))
         self.write(body)
         self.finish()
+
+    def render(self, resrc: Any) -> None:
+        """Render a resource. HEAD is answered as GET is, without the body: that is nothing to warn of."""
+        if self.method != b"HEAD":
+            super().render(resrc)
+            return
+        body = resrc.render(self)
+        if body is not NOT_DONE_YET:
+            if body:
+                self.setHeader(b"content-length", b"%d" % len(body))
+            self.finish()
 
 
 def refuse(request: Request, code: int, reason: str) -> bytes:
@@ -181,6 +256,19 @@ class Channel(Permitted, HTTPChannel):
         """Abort an idle connection whose peer does not take its end."""
         self._abortingCall = None
         self.abort()
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether the request whose head has come would publish; it does not know itself before its body has come."""
+        return bool(self._command == b"POST" and self._path.startswith(PUBLISHED))
+
+    def admit(self, size: int) -> Deferred[None] | None:
+        """Room for a large message that is read for the peer, see `Load.take_room`."""
+        self.core.load.leave_room(self)
+        return self.core.load.take_room(self, size)
+
+    def hurry_peer(self) -> None:
+        """Others wait for room. An answer is written at once, so there is nothing to hurry."""
 
     def begins(self) -> None:
         """Note that a request has begun and waits for its answer."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from streamd.connections.core import Core
 from streamd.loop import Loop
 from streamd.metrics import quantile
+from streamd.store import Segment
 
 SAMPLE_SECONDS: Final = 1.0
 SAMPLES_MAX: Final = 300
@@ -37,6 +39,45 @@ class _Totals(NamedTuple):
     durations: tuple[int, ...]
 
 
+TOPICS_MAX: Final = 1000
+"""Topics whose history is kept: those that were looked at last. All of it takes some megabytes."""
+
+
+class History:
+    """How many messages a second each topic got that somebody looks at, or did in the last five minutes."""
+
+    def __init__(self) -> None:
+        self._topics: OrderedDict[Segment, deque[int]] = OrderedDict()
+        self._looked_at: dict[Segment, int] = {}
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def rates(self, segment: Segment, count: int = SAMPLES_MAX) -> list[int]:
+        """The rates of the last seconds, oldest first. Whoever asks keeps the history going."""
+        self._looked_at[segment] = self._turn
+        if segment not in self._topics:
+            while len(self._topics) >= TOPICS_MAX:
+                self._forget(next(iter(self._topics)))
+            self._topics[segment] = deque([segment.number], SAMPLES_MAX + 1)
+        self._topics.move_to_end(segment)
+        numbers = list(self._topics[segment])[-count - 1 :]
+        return [after - before for before, after in pairwise(numbers)]
+
+    def sample(self) -> None:
+        """Note where each topic is now, and forget those that nobody looks at any more."""
+        self._turn += 1
+        for segment, numbers in list(self._topics.items()):
+            if segment.deleted or self._turn - self._looked_at[segment] > SAMPLES_MAX:
+                self._forget(segment)
+            else:
+                numbers.append(segment.number)
+
+    def _forget(self, segment: Segment) -> None:
+        del self._topics[segment], self._looked_at[segment]
+
+
 class Sampler:
     """Takes a sample each second, while an endpoint could show it."""
 
@@ -46,6 +87,7 @@ class Sampler:
         self._before = self._totals()
         self._loop = Loop("sampling", self.sample, core.clock, core.loops)
         self.taken: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self.history = History()
 
     def start(self) -> None:
         """Start sampling for one more endpoint."""
@@ -71,6 +113,7 @@ class Sampler:
         if seconds <= 0:
             return
         self._before = now
+        self.history.sample()
         bounds = self._core.store.counted.took.bounds
         counts = [after - earlier for after, earlier in zip(now.durations, before.durations, strict=True)]
         self.taken.append(

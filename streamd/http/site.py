@@ -24,6 +24,7 @@ from streamd.http.guard import NAME, Channel, Guard, allow_something, refuse
 from streamd.http.health import Healthz, Readyz
 from streamd.http.sampling import Sampler
 from streamd.http.survey import Survey
+from streamd.http.topics import Topics
 from streamd.settings import setting
 from streamd.tables import fill
 
@@ -56,7 +57,8 @@ class HttpSettings:
 
     hosts: str = setting("", "names of the site beside localhost, separated by blanks")
     connections_max: int = setting(64, "connections to the site; for one more the longest idle one is closed", least=1)
-    streams_max: int = setting(32, "pages of the dashboard that may be open at a time", least=1)
+    streams_max: int = setting(32, "pages of the console that may be open at a time", least=1)
+    publish: bool = setting(False, "whether pages of this site may publish messages, where a rule allows it")
 
 
 class _File(Resource):
@@ -79,12 +81,13 @@ class _Root(Resource):
     """The root resource: knows all resources and who may have them, and answers for every other address itself."""
 
     def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
-        # Nothing lies below anything.
-        alone = not request.postpath and request.prepath == [path]
+        # Nothing lies below anything but topics.
+        alone = request.prepath == [path] and bool(request.postpath) is (path == b"topics")
         child = self.children.get(path) if alone else None
         if request.channel.is_spare and (child is None or path not in _HEALTH):
             return _Refused(SERVICE_UNAVAILABLE, "every connection is in use, see http.connections_max")
-        if child is not None and path not in OPEN:
+        if child is not None and path not in OPEN and child is not request.channel.site.topics:
+            # Topics ask for themselves, and answer as JSON.
             try:
                 allow_something(request.channel.permits)
             except NotAllowed as error:
@@ -92,7 +95,7 @@ class _Root(Resource):
         return self if child is None else child
 
     def render(self, request: Request) -> bytes:
-        return refuse(request, NOT_FOUND, "there is nothing here; try /, /metrics, /healthz or /readyz")
+        return refuse(request, NOT_FOUND, "there is nothing here; try /, /topics/NAME, /metrics, /healthz or /readyz")
 
 
 class _Refused(Resource):
@@ -105,7 +108,7 @@ class _Refused(Resource):
         self._code = code
         self._reason = reason
 
-    def render_GET(self, request: Request) -> bytes:
+    def render(self, request: Request) -> bytes:
         return refuse(request, self._code, self._reason)
 
 
@@ -127,7 +130,9 @@ class HttpSite(Gathering[Channel], Site):
         root = _Root()
         for path, (name, content_type) in _STATIC.items():
             root.putChild(path, _File(name, content_type))
+        self.topics = Topics(core, from_page=settings.publish)
         root.putChild(b"events", self._events)
+        root.putChild(b"topics", self.topics)
         root.putChild(b"metrics", Metrics(core, self._survey))
         root.putChild(b"healthz", Healthz())
         root.putChild(b"readyz", Readyz(core))
@@ -195,6 +200,7 @@ class HttpSite(Gathering[Channel], Site):
     def drain(self) -> Deferred[Any]:
         """End all streams of events and then all connections, within the limit; fires when they are gone."""
         self._events.end()
+        self.topics.end()
         return super().drain()
 
 

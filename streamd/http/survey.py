@@ -27,8 +27,11 @@ SORTS: Final[dict[str, Callable[[Segment], Any]]] = {
     "name": lambda segment: segment.name,
     "recent": lambda segment: (-segment.modified, segment.name),
     "size": lambda segment: (segment.first_offset - segment.offset, segment.name),
+    "messages": lambda segment: (segment.first_number - segment.number, segment.name),
+    "lag": lambda segment: (-lag_of(segment), segment.name),
+    "sealed": lambda segment: (not segment.sealed, segment.name),
 }
-"""The orders of segments: by name, last written first, largest first."""
+"""The orders of segments: by name, last written first, most first. With a minus in front the other way round."""
 
 # What was found is good for so long.
 _FRESH_SECONDS: Final = 5.0
@@ -152,7 +155,7 @@ class Survey:
         return known.share()
 
     def _find(self, query: Query, names: list[str], pages: list[Found]) -> Iterator[None]:
-        key = SORTS[query.sort]
+        key, falls = SORTS[query.sort.removeprefix("-")], query.sort.startswith("-")
         wanted = min(query.page, PAGES_MAX) * PAGE_ROWS
         words = query.search.casefold()
         count = 0
@@ -168,9 +171,9 @@ class Survey:
                     continue
                 count += 1
             if len(best) > 2 * wanted + _SEGMENTS_AT_ONCE:
-                best = sorted(best, key=key)[:wanted]
+                best = sorted(best, key=key, reverse=falls)[:wanted]
             yield
-        best = sorted(best, key=key)
+        best = sorted(best, key=key, reverse=falls)
         pages.append(Found(best[wanted - PAGE_ROWS : wanted], count, min(-(-count // PAGE_ROWS), PAGES_MAX)))
 
     def _sum_up(self, sight: Sight, totals: list[Groups]) -> Iterator[None]:
@@ -185,6 +188,11 @@ class Survey:
             worst = nlargest(GROUPS_NAMED, worst + lags, key=lambda lag: lag.records)
             yield
         totals.append(Groups(count, lag_records, worst[0].records if worst else 0, worst))
+
+
+def lag_of(segment: Segment) -> int:
+    """The lag of the reader group that is furthest behind; -1 where there is none."""
+    return max([each.lag(segment.number) for each in (segment.groups or {}).values()], default=-1)
 
 
 def lags_of(segment: Segment) -> list[Lag]:

@@ -1,4 +1,4 @@
-"""The content of the two pages of the dashboard: the daemon as a whole, and one segment."""
+"""The content of the pages of the console: the daemon as a whole, and one topic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from twisted.web.server import Request
+
 from streamd import __version__
+from streamd.access.peer import address_text
 from streamd.access.permits import READ, VISIBLE, NotAllowed, Permits
 from streamd.connections.core import Core
 from streamd.groups import Groups as ReaderGroups
@@ -15,7 +18,7 @@ from streamd.http import records
 from streamd.http.guard import NAME, allow_something
 from streamd.http.health import reason_not_ready
 from streamd.http.sampling import Sampler
-from streamd.http.survey import SORTS, Found, Groups, Query, Survey, lags_of
+from streamd.http.survey import SORTS, Found, Groups, Query, Survey, lag_of, lags_of
 from streamd.store import NoSuchSegment, ReadFailed, Segment
 from streamd.store.usage import Usage
 
@@ -23,6 +26,9 @@ _SEARCH_CHARACTERS_MAX: Final = 200
 
 # Shown of one segment; a segment may have thousands.
 _GROUPS_SHOWN: Final = 100
+
+# The seconds that the small curve in a list shows.
+_SPARK_SECONDS: Final = 60
 
 # Of all topics, those that are furthest behind.
 _WORST_SHOWN: Final = 10
@@ -39,8 +45,8 @@ def query_of(arguments: Mapping[str, str]) -> Query:
         arguments.get("sort", "name"),
         number_of(arguments, "page", 1),
     )
-    if query.sort not in SORTS:
-        raise BadQuestion(f"sort: expected one of {', '.join(SORTS)}")
+    if query.sort.removeprefix("-") not in SORTS:
+        raise BadQuestion(f"sort: expected one of {', '.join(SORTS)}, with or without a minus")
     return query._replace(page=max(query.page, 1))
 
 
@@ -50,6 +56,15 @@ def number_of(arguments: Mapping[str, str], name: str, default: int) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 19:
         raise BadQuestion(f"{name}: expected a number")
     return int(text)
+
+
+def arguments_of(request: Request) -> dict[str, str]:
+    """The arguments of a request; of two with one name, the first."""
+    arguments: dict[bytes, list[bytes]] = request.args or {}
+    try:
+        return {name.decode(): values[0].decode() for name, values in arguments.items()}
+    except UnicodeDecodeError:
+        raise BadQuestion("not UTF-8")
 
 
 class Overview:
@@ -78,6 +93,8 @@ class Overview:
             "state": state(self._core, usage),
             "samples": samples,
             "protocols": _protocols(self._core),
+            "addresses": _addresses(self._core),
+            "limits": asdict(self._core.limits),
             "store": _store(self._core, usage),
             "groups": _groups(groups),
             "segments": {**self._segments(page), "all": permits.sight() is None},
@@ -92,15 +109,20 @@ class Overview:
             "total": page.total,
             "page": self._query.page,
             "pages": page.pages,
-            "rows": [row(segment) for segment in page.segments if not segment.deleted],
+            "rows": [
+                {**row(segment), "lag": lag_of(segment), "rates": self._sampler.history.rates(segment, _SPARK_SECONDS)}
+                for segment in page.segments
+                if not segment.deleted
+            ],
         }
 
 
 class SegmentView:
     """One segment and some of its records: the last ones, or those from a number on."""
 
-    def __init__(self, core: Core, survey: Survey, name: str, first: int | None) -> None:
+    def __init__(self, core: Core, sampler: Sampler, survey: Survey, name: str, first: int | None) -> None:
         self._core = core
+        self._sampler = sampler
         self._survey = survey
         self._name = name
         self._first = first
@@ -162,6 +184,7 @@ class SegmentView:
         groups = ReaderGroups.of(self._core)
         return {
             **row(segment),
+            "rates": self._sampler.history.rates(segment),
             "writers": len(segment.levels or ()),
             "retention": None if rule is None else asdict(rule),
             "groups_total": len(lags),
@@ -179,7 +202,25 @@ def state(core: Core, usage: Usage | None) -> dict[str, Any]:
         "uptime_seconds": core.clock.seconds() - core.started,
         "now": time.time(),
         "not_ready": reason_not_ready(core),
+        "alarms": alarms(core),
     }
+
+
+def alarms(core: Core) -> list[str]:
+    """What somebody has to see to now, each in a sentence."""
+    store = core.store
+    found = []
+    if store.read_only and not store.closing:
+        found.append("The disk is full: writes are refused until there is room. Reads and deletes go on.")
+    if store.compaction is not None and not store.compaction.running and core.serving():
+        found.append("The compactor does not run: the journal grows, and in the end writers wait for it.")
+    if store.waits_for_fold:
+        found.append("Writers wait for the compactor.")
+    return found
+
+
+def _addresses(core: Core) -> dict[str, list[str]]:
+    return {name: [address_text(each) for each in addresses] for name, addresses in sorted(core.addresses.items())}
 
 
 def row(segment: Segment) -> dict[str, Any]:

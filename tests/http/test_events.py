@@ -20,7 +20,9 @@ class OverviewTests(SiteCase):
         self.assertEqual(head.headers["content-type"], "text/event-stream; charset=utf-8")
         self.assertIn(b"retry: 3000\n\n", head.body)
         (event,) = stream.events()
-        self.assertEqual(set(event), {"state", "samples", "protocols", "store", "groups", "segments"})
+        self.assertEqual(
+            set(event), {"state", "samples", "protocols", "addresses", "limits", "store", "groups", "segments"}
+        )
         self.assertIsNone(event["state"]["not_ready"])
         self.assertEqual([row["name"] for row in event["segments"]["rows"]], ["a", "b"])
         self.assertEqual(event["segments"]["rows"][0]["number"], 2)

@@ -137,12 +137,56 @@ class BrowserTests(SynchronousTestCase):
                 sesp.ask(f">message {number}")
             self.wait("records", lambda: self.texts("#segments td")[:1] == ["50"])
             self.wait("rate", lambda: self.run_script("return document.querySelectorAll('#latency path').length") == 2)
+            self.assertIn("appended", self.run_script("return document.getElementById('throughput-text').textContent"))
+            points = (
+                "return document.querySelector('#segments .spark polyline').getAttribute('points').split(' ').length"
+            )
+            self.wait("spark", lambda: self.run_script(points) > 1)
+            # Only the page itself is connected beside SESP, and does not count.
+            self.wait("connections", lambda: self.text("#now-connections") == "1")
+            ActionChains(self.browser).move_to_element(self.browser.find_element(By.ID, "latency")).perform()
+            self.wait("crosshair", lambda: "p99" in self.text("#latency .value"))
+            self.shoot("overview")
+            self.open("?view=system")
             rows = self.wait("protocols", lambda: self.texts("#protocols th"))
             self.assertEqual(rows, ["controller", "faststream", "fujin", "http", "pravega", "sesp", "smq"])
-            self.assertIn("appended", self.run_script("return document.getElementById('throughput-text').textContent"))
             self.assertIn("after fdatasync", self.text("#store"))
-        self.shoot("overview")
+            self.assertIn("message_bytes_max", self.text("#limits"))
+            self.assertFalse(self.browser.find_element(By.ID, "live").is_displayed())
+        self.shoot("system")
         self.assertEqual(self.complaints(), [])
+
+    def test_sorted(self) -> None:
+        """Each column sorts by itself, one way and then the other, and says so."""
+        with Sesp(self.daemon) as sesp:
+            for name in "bca":
+                sesp.ask(f"#{name}")
+            for name, count in (("b", 1), ("c", 3), ("a", 2)):
+                with Sesp(self.daemon) as writer:
+                    writer.ask(f"@{name}")
+                    for _ in range(count):
+                        writer.ask(">x")
+        self.open()
+        self.wait("topics", lambda: self.texts("#segments th") == ["a", "b", "c"])
+        for key, order in (("name", "cba"), ("messages", "cab"), ("size", "cab"), ("recent", "acb")):
+            button = self.browser.find_element(By.CSS_SELECTOR, f"[data-sort={key}]")
+            button.send_keys(Keys.ENTER)
+            self.wait(key, lambda order=order: self.texts("#segments th") == list(order))  # type: ignore[misc]
+            self.assertTrue(
+                self.run_script(f"return document.querySelector('[data-sort={key}]').parentElement.ariaSort")
+            )
+            button.send_keys(Keys.ENTER)
+            self.wait(key, lambda order=order: self.texts("#segments th") == list(order)[::-1])  # type: ignore[misc]
+
+    def test_quick_start(self) -> None:
+        """Who has no topics reads what to type, with the ports of this daemon; it goes with the first topic."""
+        self.open()
+        text = self.wait("start", lambda: self.text("#start-text"))
+        self.assertIn(f"{self.address}topics/first?create=true", text)
+        self.assertIn(f"telnet 127.0.0.1 {self.daemon.port('sesp')}", text)
+        with Sesp(self.daemon) as sesp:
+            sesp.ask("#first")
+        self.wait("topic", lambda: not self.browser.find_element(By.ID, "start").is_displayed())
 
     def test_many_segments(self) -> None:
         """Thousands are searched, sorted and paged with the keyboard alone, and the address keeps what was asked."""
@@ -162,7 +206,7 @@ class BrowserTests(SynchronousTestCase):
         self.browser.refresh()
         self.wait("the same", lambda: len(self.texts("#segments th")) == 10)
         self.browser.find_element(By.ID, "search").send_keys("nothing")
-        self.wait("nothing", lambda: "No segment" in self.text("#segments-none"))
+        self.wait("nothing", lambda: "No topic" in self.text("#segments-none"))
         self.assertEqual(self.complaints(), [])
 
     def test_segment(self) -> None:
@@ -175,15 +219,15 @@ class BrowserTests(SynchronousTestCase):
             self.open()
             link = self.wait("segment", lambda: self.browser.find_elements(By.CSS_SELECTOR, "#segments a"))[0]
             link.send_keys(Keys.ENTER)
-            self.wait("records", lambda: len(self.texts("#records pre")) == 20)
+            self.wait("records", lambda: len(self.texts("#records summary")) == 20)
             self.assertEqual(self.text("h1#segment-name"), HOSTILE)
-            self.assertEqual(self.texts("#records pre")[0], f"{HOSTILE} 44")
+            self.assertEqual(self.texts("#records summary")[0], f"{HOSTILE} 44")
             sesp.ask(">something \x01\x02\x03\x04 else \x05\x06")
             self.wait("new one", lambda: "binary" in self.texts("#records li")[0])
-        self.assertIn("something .... e\n", self.texts("#records pre")[0])
+        self.assertIn("something .... e", self.texts("#records summary")[0])
         self.shoot("segment")
         self.browser.find_element(By.ID, "older").click()
-        self.wait("older", lambda: self.texts("#records pre")[-1:] == [f"{HOSTILE} 6"])
+        self.wait("older", lambda: self.texts("#records summary")[-1:] == [f"{HOSTILE} 6"])
         self.browser.find_element(By.ID, "latest").click()
         self.wait("latest", lambda: "binary" in "".join(self.texts("#records li")[:1]))
         self.assertEqual(self.run_script("return document.images.length"), 0)
@@ -192,7 +236,7 @@ class BrowserTests(SynchronousTestCase):
     def test_no_such_segment(self) -> None:
         """A segment that is not there is told, and shown when it is made."""
         self.open("?segment=later")
-        self.wait("notice", lambda: "There is no segment" in self.text("#segment-notice"))
+        self.wait("notice", lambda: "There is no topic" in self.text("#segment-notice"))
         with Sesp(self.daemon) as sesp:
             sesp.ask("#later")
             self.wait("facts", lambda: "none, the next is 0" in self.text("#segment-facts"))
@@ -234,7 +278,7 @@ class BrowserTests(SynchronousTestCase):
         self.open("?segment=orders")
         self.wait("no records", lambda: "no right to read" in self.text("#records-none"))
         self.assertIn("0 to 0", self.text("#segment-facts"))
-        self.assertEqual(self.texts("#records pre"), [])
+        self.assertEqual(self.texts("#records summary"), [])
         self.browser.get(f"{self.address}?segment=secret")
         self.wait("reason", lambda: "gives you a right on a topic of this name" in self.text("#notice"))
 
@@ -256,7 +300,8 @@ class BrowserTests(SynchronousTestCase):
             self.assertTrue(visible and in_sight, (name, visible, in_sight))
             stops.append(name)
         rows = [f"topic-{number:02}" for number in range(50)]
-        head = ["Skip to the content", "streamd", "pause", "search", "sort"]
+        columns = ["Topic", "Messages", "Size", "Lag", "Written", "State"]
+        head = ["Skip to the content", "streamd", "pause", "to-topics", "to-system", "search", *columns]
         self.assertEqual(stops, [*head, *rows, "earlier", "later", "Metrics", "Ready?"])
 
     def test_skip(self) -> None:
@@ -265,7 +310,7 @@ class BrowserTests(SynchronousTestCase):
         self.press(Keys.TAB)
         self.shoot("skip")
         self.press(Keys.ENTER, Keys.TAB)
-        self.assertEqual(self.run_script(_FOCUS)[0], "search")
+        self.assertEqual(self.run_script(_FOCUS)[0], "to-topics")
 
     def test_focus_stays(self) -> None:
         """Rows that change their places do not take the focus away, nor does the last page."""
@@ -289,6 +334,21 @@ class BrowserTests(SynchronousTestCase):
             self.assertEqual(self.run_script(_FOCUS)[0], "later")
             self.assertIn("page=2", self.browser.current_url)
 
+    def test_details(self) -> None:
+        """A message opens with the keyboard: JSON is laid out. Another offset is a number away."""
+        with Sesp(self.daemon) as sesp:
+            for command in ("#a", "@a", *(f'>{{"id": {number}}}' for number in range(30))):
+                sesp.ask(command)
+        self.open("?segment=a")
+        self.wait("messages", lambda: len(self.texts("#records summary")) == 20)
+        self.run_script("document.querySelector('#records summary').focus()")
+        self.press(Keys.ENTER)
+        self.wait("JSON", lambda: self.text("#records details[open] pre") == '{\n  "id": 29\n}')
+        self.assertRegex(self.texts("#records .quiet")[0], r":\d\d\.\d{3} (Z|.\d\d:\d\d)$")
+        self.browser.find_element(By.ID, "jump").send_keys("3", Keys.ENTER)
+        self.wait("offset", lambda: self.texts("#records .record-number")[-1:] == ["3"])
+        self.assertEqual(self.complaints(), [])
+
     def test_pause(self) -> None:
         """What moves can be made to hold still, and go on."""
         with Sesp(self.daemon) as sesp:
@@ -300,9 +360,9 @@ class BrowserTests(SynchronousTestCase):
             sesp.ask("@a")
             sesp.ask(">x")
             self.see_events(3)
-            self.assertEqual(self.texts("#records pre"), [])
+            self.assertEqual(self.texts("#records summary"), [])
             self.browser.find_element(By.ID, "pause").send_keys(Keys.ENTER)
-            self.wait("record", lambda: self.texts("#records pre") == ["x"])
+            self.wait("record", lambda: self.texts("#records summary") == ["x"])
             self.assertEqual((self.text("#state"), self.text("#pause")), ("ready", "Pause"))
 
     # -- how it looks --------------------------------------------------------------------------------------------------

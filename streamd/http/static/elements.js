@@ -110,7 +110,7 @@ export function logarithmic(least, most) {
   };
 }
 
-export function plot(svg, lines, show, scale) {
+export function plot(svg, lines, names, show, scale) {
   const width = svg.clientWidth || 600;
   const height = svg.clientHeight || 176;
   const [left, top, right, bottom] = [58, 8, width - 6, height - 20];
@@ -121,7 +121,12 @@ export function plot(svg, lines, show, scale) {
     drawn("line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) }),
     drawn("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, value === 0 ? "0" : show(value)),
   ]);
-  parts.push(drawn("text", { x: left, y: height - 4 }, "5 min ago"));
+  for (const minutes of [5, 4, 3, 2, 1]) {
+    const place = right - ((right - left) * minutes) / 5;
+    parts.push(drawn("line", { class: "grid", x1: place, x2: place, y1: bottom, y2: bottom + 4 }));
+    const anchor = minutes === 5 ? "start" : "middle";
+    parts.push(drawn("text", { x: place, y: height - 4, "text-anchor": anchor }, `−${minutes} min`));
+  }
   parts.push(drawn("text", { x: right, y: height - 4, "text-anchor": "end" }, "now"));
   lines.forEach((values, line) => {
     const where = (value, at) => `${x(at, values.length).toFixed(1)} ${y(value).toFixed(1)}`;
@@ -131,5 +136,39 @@ export function plot(svg, lines, show, scale) {
     if (path) parts.push(drawn("path", { class: line ? "two" : "one", d: path }));
   });
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  svg.replaceChildren(...parts);
+  const cross = drawn("line", { class: "cross", y1: top, y2: bottom, x1: -9, x2: -9 });
+  const label = drawn("text", { class: "value", y: top + 10 });
+  svg.replaceChildren(...parts, cross, label);
+  svg.onpointermove = (event) => {
+    const at = SAMPLES_MAX - 1 - Math.round(((right - event.offsetX) * (SAMPLES_MAX - 1)) / (right - left));
+    const past = Math.min(SAMPLES_MAX - 1, Math.max(0, at));
+    const texts = lines.map((values, line) => {
+      const value = values[past - SAMPLES_MAX + values.length] ?? null;
+      return `${names[line]} ${value === null ? "–" : show(value)}`;
+    });
+    const place = left + ((right - left) * past) / (SAMPLES_MAX - 1);
+    svg.dataset.cross = past;
+    for (const end of ["x1", "x2"]) cross.setAttribute(end, place);
+    label.setAttribute("x", place + (past > SAMPLES_MAX / 2 ? -8 : 8));
+    label.setAttribute("text-anchor", past > SAMPLES_MAX / 2 ? "end" : "start");
+    label.textContent = `${SAMPLES_MAX - 1 - past} s ago: ${texts.join(", ")}`;
+  };
+  svg.onpointerleave = () => {
+    for (const end of ["x1", "x2"]) cross.setAttribute(end, -9);
+    label.textContent = "";
+  };
+}
+
+// A curve without words, for a cell of a table.
+export function spark(cell, values) {
+  const [width, height] = [120, 22];
+  const most = Math.max(1, ...values);
+  const point = (value, at) => `${width - values.length * 2 + at * 2},${(height - 2 - (value / most) * (height - 4)).toFixed(1)}`;
+  let svg = cell.querySelector("svg");
+  if (!svg) {
+    svg = drawn("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+    svg.append(drawn("polyline", {}));
+    cell.replaceChildren(make("span"), svg);
+  }
+  svg.firstChild.setAttribute("points", values.map(point).join(" "));
 }

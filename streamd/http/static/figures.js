@@ -43,6 +43,15 @@ export function span(seconds) {
 // The Swedes write it as everybody can read it: 2026-11-17 05:15:26, by the reader's own clock.
 export const moment = (seconds) => new Date(seconds * 1000).toLocaleString("sv-SE");
 
+// To the millisecond and with the zone: for what is compared with other logs.
+export function instant(seconds) {
+  const date = new Date(seconds * 1000);
+  const away = -date.getTimezoneOffset();
+  const two = (number) => String(Math.floor(Math.abs(number))).padStart(2, "0");
+  const zone = away === 0 ? "Z" : `${away < 0 ? "−" : "+"}${two(away / 60)}:${two(away % 60)}`;
+  return `${moment(seconds)}.${String(date.getMilliseconds()).padStart(3, "0")} ${zone}`;
+}
+
 // How long before `now`, which is the daemon's: the reader's clock may be another.
 export function ago(seconds, now) {
   const passed = now - seconds;

@@ -1,8 +1,8 @@
-// What an event of the daemon looks like: on the overview, and on the page of one segment.
+// What an event of the daemon looks like: on the overview, the system's page, and the page of one topic.
 
-import { $, SAMPLES_MAX, cells, facts, fill, linear, logarithmic, make, plot, put, segmentLink, tableRow }
+import { $, SAMPLES_MAX, cells, facts, fill, linear, logarithmic, make, plot, put, segmentLink, spark, tableRow }
   from "./elements.js";
-import { ago, bytes, count, counted, duration, exactly, forget, moment, rate, rates, span } from "./figures.js";
+import { ago, bytes, count, counted, duration, exactly, forget, instant, moment, rate, rates, span } from "./figures.js";
 
 export const asked = new URLSearchParams(location.search);
 let samples = [];
@@ -17,8 +17,8 @@ export function forgetAll() {
 
 function plotOverview() {
   const column = (at) => samples.map((sample) => sample[at]);
-  plot($("throughput"), [column(1), column(3)], count, linear(10));
-  plot($("latency"), [column(6), column(7)], duration, logarithmic(0.0001, 0.01));
+  plot($("throughput"), [column(1), column(3)], ["appended", "read"], count, linear(10));
+  plot($("latency"), [column(6), column(7)], ["p50", "p99"], duration, logarithmic(0.0001, 0.01));
   const last = samples.at(-1);
   if (!last) return;
   put("throughput-text", `Now ${count(last[1])} appended and ${count(last[3])} read.`);
@@ -33,11 +33,11 @@ function showNow(event) {
     put("now-read", `${count(last[3])} /s`);
     put("now-read-bytes", `${bytes(last[4])}/s`);
     put("now-commits", `${count(last[5])} /s`);
-    put("now-latency", last[7] === null ? "none now" : `99 % under ${duration(last[7])}`);
+    put("now-latency", last[7] === null ? "none now" : `p99 ${duration(last[7])}`);
   }
   const { store, groups } = event;
   const own = store.journal_bytes + store.pack_bytes + store.other_bytes;
-  put("now-connections", count(event.protocols.reduce((sum, each) => sum + each.connections, 0)));
+  put("now-connections", count(event.protocols.reduce((sum, each) => sum + (each.name === "http" ? 0 : each.connections), 0)));
   put("now-held", `${bytes(store.held_bytes)} buffered`);
   put("now-disk", bytes(own));
   put("now-free", `${bytes(store.free_bytes)} free`);
@@ -86,9 +86,9 @@ function showGroups(groups) {
 }
 
 function emptiness(segments) {
-  if (asked.get("search")) return "No segment has this in its name.";
-  if (!segments.all) return "There are no segments that you have a right on.";
-  return "There are no segments yet. streamctl publish --create NAME makes the first one.";
+  if (asked.get("search")) return "No topic has this in its name.";
+  if (!segments.all) return "There are no topics that you have a right on.";
+  return "There are no topics yet.";
 }
 
 function showPager(segments) {
@@ -107,21 +107,39 @@ function showSegments(segments, { uptime_seconds, now }) {
   put("segments-none", emptiness(segments));
   showPager(segments);
   const body = $("segments");
-  const begin = (each) => tableRow(body, segmentLink(each.name), [...Array(4).fill("number"), ""]);
+  const begin = (each) => tableRow(body, segmentLink(each.name), [...Array(4).fill("number"), "", ""]);
   fill(body, segments.rows, (each) => each.id, begin, (row, each) => {
-    const [records, size] = rates(`segment ${each.id}`, uptime_seconds, [each.number, each.offset]);
-    cells(row, [
-      count(each.number - each.first_number),
-      bytes(each.offset - each.first_offset),
-      rate(records),
-      rate(size, bytes),
-      ago(each.modified, now) + (each.sealed ? ", sealed" : ""),
-    ]);
-    row.lastChild.title = moment(each.modified);
+    const [records] = rates(`segment ${each.id}`, uptime_seconds, [each.number]);
+    put(row.children[1], count(each.number - each.first_number));
+    put(row.children[2], bytes(each.offset - each.first_offset));
+    spark(row.children[3], each.rates);
+    put(row.children[3].firstChild, rate(records));
+    put(row.children[4], each.lag < 0 ? "–" : count(each.lag));
+    put(row.children[5], ago(each.modified, now));
+    row.children[5].title = instant(each.modified);
+    put(row.children[6], each.sealed ? "sealed" : "open");
   });
 }
 
+// What to type to begin with, on the ports where this daemon listens.
+function showQuickStart(addresses, segments) {
+  const sesp = addresses.sesp?.[0];
+  $("start").hidden = segments.total > 0 || asked.has("search") || !segments.all;
+  const site = new URL("./", location).href;
+  const [host, port] = (sesp ?? "").split(/:(?=\d+$)/);
+  const lines = [`curl --data-binary hello '${site}topics/first?create=true'`, `curl '${site}topics/first'`];
+  if (port) lines.push("", "# or by telnet: make a topic, select it, publish", `telnet ${host} ${port}`, "#second", "@second", ">hello");
+  put("start-text", lines.join("\n"));
+}
+
+function showLimits(limits, addresses) {
+  facts($("limits"), Object.entries(limits).map(([name, value]) => [name, exactly(value)]));
+  facts($("addresses"), Object.entries(addresses).map(([name, places]) => [name, places.join(", ")]));
+}
+
 export function showOverview(event) {
+  showLimits(event.limits, event.addresses);
+  showQuickStart(event.addresses, event.segments);
   samples = [...samples, ...event.samples].slice(-SAMPLES_MAX);
   showNow(event);
   plotOverview();
@@ -134,7 +152,7 @@ export function showOverview(event) {
 // -- one segment -----------------------------------------------------------------------------------------------------
 
 function plotSegment() {
-  plot($("segment-rate"), [samples], count, linear(10));
+  plot($("segment-rate"), [samples], ["messages/s"], count, linear(10));
   const last = samples.at(-1) ?? null;
   put("segment-rate-text", last === null ? "" : `Now ${count(last)}.`);
 }
@@ -143,7 +161,7 @@ function kept(rule) {
   if (rule === null) return "everything";
   const limits = [];
   if (rule.bytes_max) limits.push(bytes(rule.bytes_max));
-  if (rule.records_max) limits.push(`${count(rule.records_max)} records`);
+  if (rule.records_max) limits.push(`${count(rule.records_max)} messages`);
   if (rule.age_seconds_max) limits.push(span(rule.age_seconds_max));
   if (rule.idle_seconds_max) limits.push(`deleted when idle for ${span(rule.idle_seconds_max)}`);
   return limits.length ? `${limits.join(", ")} (rule ${rule.pattern})` : `everything (rule ${rule.pattern})`;
@@ -157,15 +175,15 @@ function numbers(segment) {
 
 function showFacts(segment, { uptime_seconds, now }) {
   const [records, size] = rates(`segment ${segment.id}`, uptime_seconds, [segment.number, segment.offset]);
-  samples = [...samples, records].slice(-SAMPLES_MAX);
+  samples = segment.rates;
   plotSegment();
   facts($("segment-facts"), [
-    ["Records", `${exactly(segment.number - segment.first_number)}, ${rate(records)} /s`],
-    ["Numbers", numbers(segment)],
+    ["Messages", `${exactly(segment.number - segment.first_number)}, ${rate(records)} /s`],
+    ["Offsets", numbers(segment)],
     ["Size", `${bytes(segment.offset - segment.first_offset)}, ${rate(size, bytes)}/s`],
-    ["Created", moment(segment.created)],
-    ["Written", `${moment(segment.modified)}, ${ago(segment.modified, now)}`],
-    ["Sealed", segment.sealed ? "yes, it takes no more records" : "no"],
+    ["Created", instant(segment.created)],
+    ["Written", `${instant(segment.modified)}, ${ago(segment.modified, now)}`],
+    ["Sealed", segment.sealed ? "yes, it takes no more messages" : "no"],
     ["Writers", `${count(segment.writers)} with an ack level`],
     ["Kept", kept(segment.retention)],
   ]);
@@ -194,21 +212,39 @@ function sizeOf(record) {
   return `${bytes(record.bytes)}${kind}${record.cut ? ", cut" : ""}`;
 }
 
+// JSON is laid out, where it is whole; everything else is shown as it is.
+function pretty(record) {
+  if (record.kind !== "text" || record.cut || !/^\s*[[{]/.test(record.shown)) return record.shown;
+  try {
+    return JSON.stringify(JSON.parse(record.shown), null, 2);
+  } catch {
+    return record.shown;
+  }
+}
+
 function showRecords(records, segment) {
   $("records-none").hidden = records.length > 0;
   const begin = () => {
     const item = make("li");
-    item.append(make("span", "", "record-number"), make("span", "", "quiet"), make("span", "", "quiet"), make("pre"));
+    const more = make("details");
+    const copy = make("button", "Copy");
+    copy.type = "button";
+    copy.addEventListener("click", () => navigator.clipboard?.writeText(more.lastChild.textContent).then(
+      () => put(copy, "Copied"), () => put(copy, "Not allowed")));
+    more.append(make("summary"), copy, make("pre"));
+    item.append(make("span", "", "record-number"), make("span", "", "quiet"), make("span", "", "quiet"), more);
     return item;
   };
   // The last ones stand on top.
   fill($("records"), [...records].reverse(), (each) => each.number, begin, (item, each) => {
-    const [number, time, size, text] = item.children;
+    const [number, time, size, more] = item.children;
+    const text = more.lastChild;
     put(number, exactly(each.number));
-    put(time, moment(each.time));
+    put(time, instant(each.time));
     put(size, sizeOf(each));
     text.className = each.kind;
-    put(text, each.shown === "" ? "(empty)" : each.shown);
+    put(text, pretty(each));
+    put(more.firstChild, each.shown === "" ? "(empty)" : each.shown.split("\n", 1)[0].slice(0, 300));
   });
   const first = records.length ? records[0].number : segment.number;
   const end = records.length ? records.at(-1).number + 1 : segment.number;
@@ -219,7 +255,7 @@ function showRecords(records, segment) {
 
 export function showSegment(event) {
   const { segment } = event;
-  const notice = segment === null ? "There is no segment of this name now." : (event.error ?? "");
+  const notice = segment === null ? "There is no topic of this name now." : (event.error ?? "");
   put("segment-notice", notice);
   $("segment-notice").hidden = notice === "";
   $("segment-there").hidden = segment === null;
@@ -227,8 +263,8 @@ export function showSegment(event) {
   showFacts(segment, event.state);
   showReaders(segment);
   put("records-none", event.withheld
-    ? 'You have no right to read these records: that takes a rule of access with "read" for this segment.'
-    : "There are no records here.");
+    ? 'You have no right to read these messages: that takes a rule of access with "read" for this topic.'
+    : "There are no messages here.");
   $("records-nav").hidden = event.withheld;
   if (event.withheld || event.records) showRecords(event.records ?? [], segment);
 }

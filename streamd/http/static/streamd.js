@@ -7,6 +7,7 @@ import { asked, forgetAll, redraw, showOverview, showSegment } from "./pages.js"
 const AGAIN_MS = 5000;
 const view = { source: null, again: 0, heard: null, paused: false };
 const page = asked.has("segment") ? "segment" : "overview";
+const system = asked.get("view") === "system";
 
 // -- how it is -------------------------------------------------------------------------------------------------------
 
@@ -21,6 +22,8 @@ function showState(state) {
   put("version", `${state.version},`);
   put("uptime", `up ${span(state.uptime_seconds)}`);
   document.body.classList.remove("stale");
+  put("alarm", state.alarms.join(" "));
+  $("alarm").hidden = state.alarms.length === 0;
   notify("");
   view.heard = Date.now();
 }
@@ -131,22 +134,48 @@ function markScrollable() {
   }
 }
 
+// Each head of a column sorts by it; the same once more turns the order round.
+function sortBy({ dataset }) {
+  const now = asked.get("sort") ?? "name";
+  ask({ sort: now === dataset.sort ? `-${now}` : dataset.sort, page: "" });
+  markSorted();
+}
+
+function markSorted() {
+  const now = asked.get("sort") ?? "name";
+  for (const button of document.querySelectorAll("[data-sort]")) {
+    const mine = now.replace("-", "") === button.dataset.sort;
+    const rises = now.startsWith("-") !== (button.dataset.sort === "name");
+    button.parentElement.ariaSort = mine ? (rises ? "ascending" : "descending") : null;
+  }
+}
+
+function jump(event) {
+  event.preventDefault();
+  const number = $("jump").value.trim();
+  if (/^\d+$/.test(number)) location.search = `?${new URLSearchParams({ segment: asked.get("segment"), from: number })}`;
+}
+
 function beginSegment() {
+  $("jump-form").addEventListener("submit", jump);
   const name = asked.get("segment");
   document.title = `${name} – streamd`;
   put("segment-name", name === "" ? "(no name)" : name);
-  put("records-title", asked.has("from") ? `Records from ${asked.get("from")}` : "Last records");
+  put("records-title", asked.has("from") ? `Messages from ${asked.get("from")}` : "Last messages");
 }
 
 function beginOverview() {
   let typing = 0;
   $("search").value = asked.get("search") ?? "";
-  $("sort").value = asked.get("sort") ?? "name";
+  for (const name of ["live", "system"]) $(name).hidden = (name === "system") !== system;
+  $("to-system").ariaCurrent = system ? "page" : null;
+  $("to-topics").ariaCurrent = system ? null : "page";
+  for (const button of document.querySelectorAll("[data-sort]")) button.addEventListener("click", () => sortBy(button));
+  markSorted();
   $("search").addEventListener("input", () => {
     clearTimeout(typing);
     typing = setTimeout(() => ask({ search: $("search").value, page: "" }), 300);
   });
-  $("sort").addEventListener("change", () => ask({ sort: $("sort").value, page: "" }));
   $("earlier").addEventListener("click", () => turn($("earlier"), -1));
   $("later").addEventListener("click", () => turn($("later"), 1));
 }
