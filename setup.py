@@ -33,7 +33,8 @@ def version() -> str:
 
 
 setup(
-    name="streamd",
+    # "streamd" on PyPI is another project. Package, commands and plugin keep the short name.
+    name="streamd-log",
     version=version(),
     description="One daemon, several streaming protocols, one durable log",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),

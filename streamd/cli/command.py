@@ -18,10 +18,10 @@ UNAVAILABLE: Final = 69
 INTERRUPTED: Final = 130
 """The exit status after Ctrl-C."""
 
-SPARK: Final = "pip install 'streamd[spark]', or Debian's package streamd-spark"
+SPARK: Final = "in a checkout of streamd, pip install '.[spark]'; or Debian's package streamd-spark"
 """The packages that bring Spark and pyarrow."""
 
-PARQUET: Final = "pip install 'streamd[parquet]'"
+PARQUET: Final = "in a checkout of streamd, pip install '.[parquet]'"
 """What brings pyarrow alone."""
 
 SERVER: Final = "127.0.0.1:12345"

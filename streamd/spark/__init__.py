@@ -1,6 +1,7 @@
 """streamd in Spark: ``format("streamd")`` reads topics as tables and as streams.
 
-This package runs in Spark's processes, and the daemon never imports it. It needs ``pip install 'streamd[spark]'``.
+This package runs in Spark's processes, and the daemon never imports it. It needs the extra ``spark``:
+in a checkout, ``pip install '.[spark]'``.
 
     import streamd.spark
 

@@ -61,6 +61,6 @@ def check_python(spark: SparkSession) -> None:
     ended = subprocess.run([python or "python3", "-c", "import pyspark_streamd"], capture_output=True, check=False)
     if ended.returncode:
         raise RuntimeError(
-            f"Spark runs its tasks with {python or 'no Python at all'}, where streamd[spark] is not installed: set the "
+            f"Spark runs its tasks with {python or 'no Python at all'}, where streamd is not installed: set the "
             f"environment variable PYSPARK_PYTHON to {sys.executable} before Spark starts, or use streamd.spark.session"
         )

@@ -56,7 +56,7 @@ class CommandTests(SynchronousTestCase):
 
     def test_without_spark(self) -> None:
         """Who has no Spark is told how to come by it."""
-        text = "pip install 'streamd[spark]', or Debian's package streamd-spark"
+        text = "in a checkout of streamd, pip install '.[spark]'; or Debian's package streamd-spark"
         for missing in ("pyspark", "pyarrow"):
             told = f"{missing} is not installed: {text}"
             self.refused(69, told, "archive", "a", "--to", "x", "--path", "y", without=missing)

@@ -238,6 +238,18 @@ class PagesTests(SynchronousTestCase):
                         self.assertIn(heading, anchors, path)
 
 
+class NameTests(SynchronousTestCase):
+    def test_other_project(self) -> None:
+        """No text tells anybody to install "streamd" by that name: on PyPI it is another project."""
+        wrong = re.compile(r"pip install ['\"]?streamd(?![-\w])|\bstreamd\[[a-z,]+\]")
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        # A source distribution has no list of tracked files, and holds nothing else.
+        names = listed.stdout.split("\0") if listed.returncode == 0 else [str(each) for each in CHECKOUT.rglob("*")]
+        for path in (CHECKOUT / name for name in names if name):
+            if path.is_file():
+                self.assertNotRegex(path.read_text(encoding="utf-8", errors="replace"), wrong, path)
+
+
 class FormatTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.text = (CHECKOUT / "docs" / "format.md").read_text(encoding="utf-8")

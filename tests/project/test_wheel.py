@@ -75,11 +75,11 @@ class WheelTests(SynchronousTestCase):
         """The wheel holds package and plugin and nothing that is Twisted's; installed, twistd knows streamd."""
         made = self.build()
         (wheel,) = made.glob("*.whl")
-        self.assertEqual(wheel.name, f"streamd-{__version__}-py3-none-any.whl")
+        self.assertEqual(wheel.name, f"streamd_log-{__version__}-py3-none-any.whl")
         names = ZipFile(wheel).namelist()
         self.assertEqual([name for name in names if name.startswith("twisted/")], ["twisted/plugins/streamd_plugin.py"])
         tops = {name.partition("/")[0] for name in names}
-        made_of = [f"streamd-{__version__}.{each}" for each in ("data", "dist-info")]
+        made_of = [f"streamd_log-{__version__}.{each}" for each in ("data", "dist-info")]
         self.assertEqual(tops, {"streamd", "pyspark_streamd", "twisted", *made_of})
         modules = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd").rglob("*.py")}
         static = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "streamd" / "http" / "static").iterdir()}
@@ -88,7 +88,7 @@ class WheelTests(SynchronousTestCase):
             {*modules, *static, "streamd/py.typed", "streamd/spark/log4j2.properties"},
         )
         for page in ("man1/streamctl.1", "man8/streamd.8", "man5/streamd.toml.5"):
-            self.assertIn(f"streamd-{__version__}.data/data/share/man/{page}", names)
+            self.assertIn(f"streamd_log-{__version__}.data/data/share/man/{page}", names)
         self.check_sdist(made)
         python = self.install(wheel)
         self.check_installed(python)
