@@ -188,7 +188,9 @@ class Attempts:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._schedule()
+        if running:
+            # At once: whoever joins and does not wait has to find what is due already.
+            self._look()
 
     def _schedule(self) -> None:
         if not self._running or not self._waiting:

@@ -34,6 +34,22 @@ class GroupsTests(DaemonCase):
         self.assertIsNone(self.shown("t", "g")["oldest"])
         self.refused(1, "nosuch: there is no such topic", "groups", "consume", "nosuch", "g")
 
+    def test_bad_group_name(self) -> None:
+        """A name that no group can have is refused before anything is delivered."""
+        self.ctl("publish", "t", "one", "--create")
+        for name in ("", "a\nb", "x" * 256):
+            ended = self.run_ctl("groups", "consume", "t", name)
+            self.assertEqual((ended.status, ended.text), (1, ""), name)
+            self.assertIn("1 to 255 bytes of UTF-8 without control characters", ended.err)
+        self.assertEqual(self.ctl("groups", "list", "--json").json, [])
+
+    def test_due_at_once(self) -> None:
+        """A message whose pause is over is there for a member that does not wait."""
+        self.ctl("publish", "t", "bad", "--create")
+        self.ctl("groups", "set", "t", "g", "--retry-seconds", "0.001")
+        for _ in range(3):
+            self.assertEqual(self.ctl("groups", "consume", "t", "g", "--ack", "nack", "-c", "1").text, "bad\n")
+
     def test_list(self) -> None:
         """The groups of all topics, or of those that fit; lag is what is still to be acknowledged."""
         self.ctl("publish", "a", "1", "2", "3", "--create")

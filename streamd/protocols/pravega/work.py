@@ -19,6 +19,7 @@ from streamd.groups import Delayed, Groups, Member
 from streamd.patterns import matcher
 from streamd.store import Appended, Segment, StoreError
 from streamd.store.errors import RequestTooLarge
+from streamd.store.names import check_name
 from streamd.wire import work
 from streamd.wire.fields import to_bytes
 from streamd.wire.pravega.documented import in_parts
@@ -159,6 +160,8 @@ class Work:
     def _shared(self, id: int, group: str) -> Segment:
         """The segment of a group that the peer may read in. What readers acknowledge must not count as archived."""
         segment = self._find(id, READ)
+        # Before anything is delivered: what nobody can acknowledge would come again for ever.
+        check_name(group)
         rule = self._store.retention.rule(segment.name) if self._store.retention is not None else None
         if rule is not None and rule.archived_only and rule.archive_group == group:
             raise StoreError(f"group {group!r} of {segment.name!r} is the archive's: read in another one")
