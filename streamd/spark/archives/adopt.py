@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction
 from pyarrow.fs import FileSelector
 
 from streamd.spark.archives.delta import END, TopicTable
-from streamd.spark.archives.location import ArchiveError, Location, directory_of
+from streamd.spark.archives.location import APART, ArchiveError, Location, directory_of, name_of
 from streamd.spark.archives.parquet import read_files, statistics, timestamp_bound, write_file
 from streamd.spark.archives.typed import UNTYPED
 
@@ -35,12 +35,14 @@ class Archive:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._names = location.names()
+        if APART in self._names:
+            self._names |= {f"{APART}/{name}" for name in location.at(APART).names()}
         self._old = location.at(_MANIFESTS).names() if "_streamd" in self._names else set()
 
     def table(self, topic: str, *, adopt: bool) -> TopicTable:
         """The table of a topic, which may not exist yet. One of the old layout is adopted, or refused."""
         old = _old_directory(topic)
-        directory = old if old in self._names and "%" not in old else directory_of(topic)
+        directory = self._directory(topic)
         location = self.location.at(directory)
         table = TopicTable.open(location) if directory in self._names else TopicTable(location, None)
         if old not in self._old:
@@ -56,6 +58,18 @@ class Archive:
             self.location.at(f"{place}/{old}").remove()
         self._old.discard(old)
         return table
+
+    def name(self, topic: str) -> None:
+        """Let a topic's table be found under `name_of` the topic, wherever its directory is."""
+        name, directory = name_of(topic), self._directory(topic)
+        if name != directory and name not in self._names:
+            self.location.link(name, directory)
+            self._names.add(name)
+
+    def _directory(self, topic: str) -> str:
+        """The directory of a topic's table: one of the old layout stays where it is."""
+        old = _old_directory(topic)
+        return old if old in self._names and "%" not in old else directory_of(topic)
 
     def _adopted(self, old: str, table: TopicTable) -> TopicTable:
         """The table of what the last manifest names. Files in place stay; young ones, which are small, become one."""
@@ -84,7 +98,7 @@ class Archive:
     def _in_place(self, manifest: dict[str, Any], location: Location) -> Iterator[AddAction]:
         """Files in place, as the Delta log has them. The statistics of their times are those of their day."""
         files = self.location.files()
-        directory = location.uri.rpartition("/")[2]
+        directory = location.uri.removeprefix(f"{self.location.uri}/")
         for file in manifest["files"]:
             if file["young"]:
                 continue

@@ -28,6 +28,14 @@ _KEYS: Final = {
 
 _ANONYMOUS: Final = "AnonymousAWSCredentialsProvider"
 
+APART: Final = "@"
+"""The directory for tables whose names Delta's libraries can't open. Percent-encoding never gives this name."""
+
+_RESERVED: Final = {".": "%2E", "..": "%2E%2E", "_streamd": "%5Fstreamd"}
+"""Names that a directory of an archive can't have: the last one is that of archives before Delta."""
+
+_NAME_BYTES_MAX: Final = 255
+
 
 class ArchiveError(Exception):
     """An archive that can't be used or continued. The text says what to do."""
@@ -72,6 +80,15 @@ class Location(NamedTuple):
             path.mkdir(exist_ok=True)
             sync(path.parent)
 
+    def link(self, name: str, directory: str) -> None:
+        """Give a directory below this one a second name, durably. Buckets have no links."""
+        if self.is_local:
+            try:
+                os.symlink(directory, Path(self.uri, name))
+            except FileExistsError:
+                return
+            sync(Path(self.uri))
+
     def files(self) -> FileSystem:
         """The files below this directory, for Arrow."""
         self.make()
@@ -114,14 +131,28 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def directory_of(topic: str) -> str:
-    """The directory of a topic's table: its name, with ``~XX`` for every byte but letters, digits, ``.``, ``_``, ``-``.
+def name_of(topic: str) -> str:
+    """The name under which a topic's table is found in an archive: the topic's, percent-encoded; ArchiveError."""
+    name = _RESERVED.get(topic) or quote(topic, safe="")
+    if len(name) > _NAME_BYTES_MAX:
+        raise ArchiveError(
+            f"topic {topic[:40]!r}… can't be archived: its name takes {len(name)} bytes percent-encoded, and a "
+            f"directory's at most {_NAME_BYTES_MAX}"
+        )
+    return name
 
-    It is percent-encoding with another sign: deltalake, and what is built on it, decodes a path once too often.
+
+def directory_of(topic: str) -> str:
+    """The directory that holds a topic's table: `name_of` where Delta's libraries can open that, else one in `APART`.
+
+    deltalake decodes the path of a table twice, so it can't open one with a ``%``. In `APART`, ``~`` stands for it.
     """
-    quoted = quote(topic, safe="").replace("~", "%7E").replace("%", "~")
-    # Names that begin so are hidden from Spark and others, and two of them mean something else.
-    return f"~{ord(quoted[0]):02X}{quoted[1:]}" if quoted[0] in "._" else quoted
+    name = name_of(topic)
+    # Spark hides what begins with a dot or an underscore.
+    if "%" not in name and name[0] not in "._":
+        return name
+    escaped = name.replace("~", "%7E").replace("%", "~")
+    return f"{APART}/~{ord(escaped[0]):02X}{escaped[1:]}" if escaped[0] in "._" else f"{APART}/{escaped}"
 
 
 def location_of(spark: SparkSession, uri: str) -> Location:

@@ -126,11 +126,19 @@ class ArchiveRun:
         topics = list(self._topics.values())
         for topic in topics:
             topic.begin()
+        self._name(topics)
         while jobs := self._jobs(topics):
             self._write(jobs)
+            self._name(topics)
         for topic in topics:
             topic.settle()
         return [topic.archived() for topic in topics]
+
+    def _name(self, topics: Sequence[_Topic]) -> None:
+        """Let tables be found by the names of their topics."""
+        for topic in topics:
+            if topic.exists:
+                self._archive.name(topic.info.name)
 
     def _jobs(self, topics: Sequence[_Topic]) -> list[Job]:
         """What to write next."""
@@ -211,10 +219,15 @@ class _Topic:
         format = table.number("streamd.format")
         self._typing = None if format is None else stored_typing(format, table.schema())
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return self._table.exists
+
     def begin(self) -> None:
         """Check that this archive and this topic belong together; ArchiveError, DataLost."""
         info, uri = self.info, self._table.location.uri
-        if self._table.exists:
+        if self.exists:
             if (self._number("streamd.segment"), self._number("streamd.created")) != (info.id, info.created):
                 raise ArchiveError(
                     f"{uri} has an archive of another topic {info.name!r}, which was deleted since, or is of another "
@@ -228,7 +241,7 @@ class _Topic:
         self._check_group()
         if self._wanted is not None:
             self._typing = evolved(self._typing, self._wanted)
-            if self._table.exists:
+            if self.exists:
                 self._table = self._table.add_columns(self._typing.schema)
         if self.end < info.first_number:
             self._lose(self.end, info.first_number)
@@ -255,7 +268,7 @@ class _Topic:
                 f"{self._table.location.uri} ends at {self.end}: it is another archive's. Give this one a group of "
                 "its own"
             )
-        if self._table.exists and position != self.end:
+        if self.exists and position != self.end:
             self._group.move([(self.info.id, self.end)])
 
     def waiting(self) -> Range | None:
@@ -275,7 +288,7 @@ class _Topic:
         outputs, self._outputs = self._outputs, []
         end = outputs[-1].new.end if outputs else self.end
         numbers = {END: end}
-        if not self._table.exists:
+        if not self.exists:
             numbers |= {"streamd.first": self._first, "streamd.segment": self.info.id}
             numbers |= {"streamd.created": self.info.created}
         if self._typing is not None:
@@ -310,7 +323,7 @@ class _Topic:
 
     def settle(self) -> None:
         """Say how far the archive is also where there was nothing to write behind lost records."""
-        if self._table.exists and self.end != self._number(END) and self.commit(()):
+        if self.exists and self.end != self._number(END) and self.commit(()):
             self._group.move([(self.info.id, self.end)])
 
     def archived(self) -> Archived:

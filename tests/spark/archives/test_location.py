@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
@@ -16,7 +17,7 @@ import streamd.spark
 from streamd.spark.archives import run as archive_run
 from streamd.spark.archives.adopt import Archive
 from streamd.spark.archives.history import FilteredHistoryReader
-from streamd.spark.archives.location import ArchiveError, Location, directory_of, location_of, refuse_connect
+from streamd.spark.archives.location import ArchiveError, Location, directory_of, location_of, name_of, refuse_connect
 from streamd.spark.archives.table import columns
 from streamd.spark.archives.write import write_in_tasks
 from tests.rigs.spark.archives.case import ArchiveCase, Rows, numbered
@@ -124,11 +125,19 @@ class LocationTests(ArchiveCase):
         """No daemon is needed."""
 
     def test_directories(self) -> None:
-        """A topic's directory is its name where that is plain, and never another topic's, hidden, or quoted."""
-        names = {"a": "a", "logs.x-1_2": "logs.x-1_2", "a/b": "a~2Fb", "50%": "50~25", "a~b": "a~7Eb", ".x": "~2Ex"}
-        names |= {"größe": "gr~C3~B6~C3~9Fe", "_x": "~5Fx", "..": "~2E."}
+        """A topic has its percent-encoded name, and a directory that is never another topic's, hidden, or quoted."""
+        plain = ["a", "logs.x-1_2", "a~b", "a~2Fb", "topic", "17"]
+        names = {name: name for name in plain} | {"a/b": "@/a~2Fb", "50%": "@/50~25", "a%2Fb": "@/a~252Fb"}
+        names |= {"größe": "@/gr~C3~B6~C3~9Fe", "_x": "@/~5Fx", "..": "@/~2E~2E", ".x": "@/~2Ex", "a ~b": "@/a~20~7Eb"}
+        names |= {"@": "@/~40", "@/a": "@/~40~2Fa", "_streamd": "@/~5Fstreamd", ".": "@/~2E"}
         for name, expected in names.items():
             self.assertEqual(directory_of(name), expected)
+            self.assertEqual(unquote(name_of(name)), name)
+        self.assertEqual({name_of(name) for name in plain}, set(plain))
+        self.assertEqual([name_of("a/b c%"), name_of(".."), name_of("_x")], ["a%2Fb%20c%25", "%2E%2E", "_x"])
+        self.assertFalse({name_of(name) for name in names} & {"@", ".", "..", "_streamd"})
+        error = self.assertRaises(ArchiveError, name_of, "ü" * 43)
+        self.assertIn("takes 258 bytes", str(error))
         location = Location("s3://b/x", (("AWS_REGION", "here"),))
         self.assertEqual(Location.decoded(location.encoded()), location)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -40,7 +41,9 @@ class ArchiveCase(SparkCase):
         return streamd.spark.archive(spark(), topics, self.uri, **{**where, **settings})
 
     def delta(self, topic: str) -> DeltaTable:
-        """The table as others see it."""
+        """The table as others see it: by its percent-encoded name, where there are links."""
+        if "://" not in self.uri:
+            return DeltaTable(f"{self.uri}/{quote(topic, safe='').replace('..', '%2E%2E')}")
         location = Archive(location_of(spark(), self.uri)).table(topic, adopt=False).location
         return DeltaTable(location.delta_uri, storage_options=location.storage_options)
 
