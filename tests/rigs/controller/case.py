@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import subprocess
@@ -54,11 +55,19 @@ class ClientCase(SynchronousTestCase):
         self.addCleanup(self.daemon.close)
         self.daemon.start()
         self.manager = self.connect()
+        self.addCleanup(self.disconnect)
         self.assertTrue(self.manager.create_scope("scope"))
 
     def connect(self) -> Any:
         """A new client, which knows nothing of others."""
         return client.StreamManager(f"tcp://127.0.0.1:{self.daemon.port('controller')}")
+
+    def disconnect(self) -> None:
+        """Drop what belongs to the client, while the daemon is there: its threads go on for as long as they are held."""
+        for name, value in list(vars(self).items()):
+            if type(value) in vars(client).values():
+                delattr(self, name)
+        gc.collect()
 
     def crash(self) -> None:
         """Kill the daemon, and start it again."""
