@@ -63,7 +63,7 @@ class ClientCase(SynchronousTestCase):
         return client.StreamManager(f"tcp://127.0.0.1:{self.daemon.port('controller')}")
 
     def disconnect(self) -> None:
-        """Drop what belongs to the client, while the daemon is there: its threads go on for as long as they are held."""
+        """Drop what belongs to the client while the daemon is there: its threads go on for as long as they are held."""
         for name, value in list(vars(self).items()):
             if type(value) in vars(client).values():
                 delattr(self, name)
